@@ -1,0 +1,52 @@
+"""longtail: extreme multi-label classification for rare labels and incomplete annotations."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+_EXPORTS = {
+    "Dataset": "longtail.corpus",
+    "Interrupted": "longtail.errors",
+    "JainPropensity": "longtail.propensity",
+    "Learner": "longtail.learners",
+    "LongtailError": "longtail.errors",
+    "Model": "longtail.store",
+    "OneVsRest": "longtail.learners",
+    "Popularity": "longtail.learners",
+    "TextLearner": "longtail.learners",
+    "Tfidf": "longtail.corpus",
+    "TopK": "longtail.engine.topk",
+    "evaluate": "longtail.metrics",
+    "load": "longtail.store",
+    "recipe": "longtail.recipes",
+    "show_progress": "longtail.engine.progress",
+}
+
+__all__ = ["__version__", "datasets", *sorted(_EXPORTS)]
+
+if TYPE_CHECKING:
+    from longtail import datasets
+    from longtail.corpus import Dataset, Tfidf
+    from longtail.engine.progress import show_progress
+    from longtail.engine.topk import TopK
+    from longtail.errors import Interrupted, LongtailError
+    from longtail.learners import Learner, OneVsRest, Popularity, TextLearner
+    from longtail.metrics import evaluate
+    from longtail.propensity import JainPropensity
+    from longtail.recipes import recipe
+    from longtail.store import Model, load
+
+
+def __getattr__(name: str) -> Any:
+    if name == "datasets":
+        return importlib.import_module("longtail.datasets")
+    if name in _EXPORTS:
+        return getattr(importlib.import_module(_EXPORTS[name]), name)
+    raise AttributeError(f"module 'longtail' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,67 @@
+"""The one form that rows and labels take inside longtail: canonical CSR, float32 values, int32 indices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from longtail.errors import InputError
+
+
+def as_rows(X: Any, *, name: str = "X") -> sp.csr_array:
+    """Bring a matrix of features into canonical CSR with float32 values; refuse NaN and infinity.
+
+    Anything scipy or numpy can turn into a matrix is taken; duplicates are summed, indices sorted.
+    The input is never changed, and not copied where it is canonical already.
+
+    Examples
+    --------
+    >>> as_rows([[0, 2.5], [1, 0]]).nnz
+    2
+    """
+    matrix = _canonical(X, np.float32, name)
+    if not np.isfinite(matrix.data).all():
+        row = int(np.searchsorted(matrix.indptr, np.flatnonzero(~np.isfinite(matrix.data))[0], "right")) - 1
+        raise InputError(f"{name} has a NaN or infinite value in row {row}: remove or replace it.")
+    return matrix
+
+
+def as_indicator(Y: Any, *, name: str = "Y") -> sp.csr_array:
+    """Bring a matrix of labels into canonical CSR with every stored value 1: non-zero means the label is present.
+
+    Examples
+    --------
+    >>> as_indicator([[0, 7], [1, 0]]).data
+    array([1., 1.], dtype=float32)
+    """
+    matrix = _canonical(Y, np.float32, name)
+    if not np.isfinite(matrix.data).all():
+        raise InputError(f"{name} has a NaN or infinite value: labels are 0 or 1.")
+    if (matrix.data == 1).all():
+        return matrix
+    matrix = sp.csr_array(
+        ((matrix.data != 0).astype(np.float32), matrix.indices, matrix.indptr), shape=matrix.shape, copy=True
+    )
+    matrix.eliminate_zeros()
+    return matrix
+
+
+def _canonical(values: Any, dtype: type, name: str) -> sp.csr_array:
+    if not sp.issparse(values):
+        values = np.asarray(values)
+        if values.dtype.kind not in "biuf":
+            raise InputError(f"{name} must hold numbers, got values of type {values.dtype}.")
+        if values.ndim != 2:
+            raise InputError(f"{name} must have rows and columns, got {values.ndim} dimension(s): reshape it.")
+    elif values.dtype.kind not in "biuf":
+        raise InputError(f"{name} must hold numbers, got values of type {values.dtype}.")
+    matrix = sp.csr_array(values, dtype=dtype)
+    if not matrix.has_canonical_format:
+        if matrix is values or np.shares_memory(matrix.data, getattr(values, "data", matrix.data)):
+            matrix = matrix.copy()
+        matrix.sum_duplicates()
+    if matrix.indices.dtype != np.int32:
+        matrix = sp.csr_array((matrix.data, matrix.indices.astype(np.int32), matrix.indptr), shape=matrix.shape)
+    return matrix

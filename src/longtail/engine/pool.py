@@ -1,0 +1,114 @@
+"""The one place where work is spread over threads: blocks in, results out in the order of the blocks."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from typing import TypeVar
+
+import numpy as np
+
+from longtail.engine.progress import progress_bar
+from longtail.errors import Interrupted, ParameterError
+
+Block = TypeVar("Block")
+Result = TypeVar("Result")
+StopFlag = np.ndarray[tuple[int], np.dtype[np.uint8]]
+
+
+def thread_count(threads: int | None) -> int:
+    """Number of threads to use: the given one, or every core this process may run on.
+
+    Examples
+    --------
+    >>> thread_count(3)
+    3
+    """
+    if threads is None:
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if isinstance(threads, bool) or not isinstance(threads, int | np.integer) or threads < 1:
+        raise ParameterError("threads", threads, "must be a whole number of at least 1, or None for all cores")
+    return int(threads)
+
+
+def run_blocks(
+    work: Callable[[Block, StopFlag], Result],
+    blocks: Sequence[Block],
+    *,
+    threads: int | None = None,
+    description: str = "working",
+    unit: str = "blocks",
+    size: Callable[[Block], int] | None = None,
+) -> Iterator[Result]:
+    """Run ``work(block, stop)`` for every block and yield the results in the order of the blocks.
+
+    A result must depend on its block alone, so that the thread count never changes it. ``stop`` is an array of one
+    byte that turns 1 when the user presses Ctrl-C: long kernels look at it and return early.
+
+    Parameters
+    ----------
+    work : callable
+        Called as ``work(block, stop)``; releases the interpreter lock where it takes long.
+    blocks : sequence
+        What to work on; at most two blocks a thread are in flight, so results don't pile up.
+    threads : int, optional
+        Number of threads, all cores by default.
+    description, unit : str
+        For the progress bar.
+    size : callable, optional
+        Steps of the progress bar that a block is worth, 1 by default.
+
+    Raises
+    ------
+    Interrupted
+        After Ctrl-C, with the number of blocks that were finished.
+
+    Examples
+    --------
+    >>> list(run_blocks(lambda block, stop: block * block, [1, 2, 3], threads=2))
+    [1, 4, 9]
+    """
+    count = thread_count(threads)
+    steps = [size(block) if size else 1 for block in blocks]
+    stop: StopFlag = np.zeros(1, np.uint8)
+    finished = 0
+    with progress_bar(description, sum(steps), unit) as advance:
+        if count == 1 or len(blocks) <= 1:
+            for block, step in zip(blocks, steps, strict=True):
+                try:
+                    result = work(block, stop)
+                except KeyboardInterrupt:
+                    raise _interrupted(description, finished, len(blocks), unit) from None
+                finished += 1
+                advance(step)
+                yield result
+            return
+        pool = ThreadPoolExecutor(count, thread_name_prefix="longtail")
+        pending: dict[Future[Result], int] = {}
+        done: dict[int, Result] = {}
+        submitted = next_out = 0
+        try:
+            while next_out < len(blocks):
+                while submitted < len(blocks) and len(pending) + len(done) < 2 * count:
+                    pending[pool.submit(work, blocks[submitted], stop)] = submitted
+                    submitted += 1
+                ready, _ = wait(pending, timeout=0.5, return_when=FIRST_COMPLETED)
+                for future in ready:
+                    index = pending.pop(future)
+                    done[index] = future.result()
+                    finished += 1
+                    advance(steps[index])
+                while next_out in done:
+                    result = done.pop(next_out)
+                    next_out += 1
+                    yield result
+        except KeyboardInterrupt:
+            raise _interrupted(description, finished, len(blocks), unit) from None
+        finally:
+            stop[0] = 1
+            pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _interrupted(description: str, finished: int, total: int, unit: str) -> Interrupted:
+    return Interrupted(f"Stopped while {description}: {finished} of {total} {unit} were done.")

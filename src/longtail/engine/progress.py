@@ -1,0 +1,68 @@
+"""Progress bars: off in the library unless asked for, on standard error, safe to nest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+_visible: ContextVar[bool] = ContextVar("longtail_progress_visible", default=False)
+
+
+@contextmanager
+def show_progress(visible: bool = True) -> Iterator[None]:
+    """Show progress bars on standard error for everything that runs inside.
+
+    Examples
+    --------
+    >>> with show_progress():
+    ...     pass  # learner.fit(X, Y) draws a bar here
+    """
+    token = _visible.set(visible)
+    try:
+        yield
+    finally:
+        _visible.reset(token)
+
+
+@contextmanager
+def progress_bar(description: str, total: int, unit: str = "") -> Iterator[Callable[[int], None]]:
+    """Give a function that advances a bar by a number of steps; it does nothing while bars are off.
+
+    Parameters
+    ----------
+    description : str
+        What is being done, in a few words.
+    total : int
+        Number of steps.
+    unit : str
+        What a step is, in the plural.
+    """
+    if not _visible.get() or total == 0:
+        yield lambda steps: None
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn(unit),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task(description, total=total)
+
+        def advance(steps: int) -> None:
+            bar.advance(task, steps)
+
+        yield advance

@@ -1,0 +1,54 @@
+"""Ranked predictions: the k best labels of each row, ties broken by the lower label id."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+
+@dataclass(frozen=True)
+class TopK:
+    """The k best labels of each row, best first.
+
+    Parameters
+    ----------
+    labels : ndarray of int32, shape (n, k)
+        Label ids, padded with -1 where a row has fewer than k.
+    scores : ndarray of float32, shape (n, k)
+        Their scores, padded with -inf; equal scores are ordered by label id.
+
+    Examples
+    --------
+    >>> top = TopK(np.array([[4, 2]], np.int32), np.array([[0.9, 0.1]], np.float32))
+    >>> top.k, len(top)
+    (2, 1)
+    >>> top.at_least(0.5).labels
+    array([[ 4, -1]], dtype=int32)
+    """
+
+    labels: npt.NDArray[np.int32]
+    scores: npt.NDArray[np.float32]
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @property
+    def k(self) -> int:
+        """Number of places in each row."""
+        return int(self.labels.shape[1])
+
+    def at_least(self, min_score: float) -> TopK:
+        """Keep the labels whose score reaches `min_score`; the others become padding."""
+        keep = self.scores >= min_score
+        return TopK(np.where(keep, self.labels, np.int32(-1)), np.where(keep, self.scores, -np.float32(np.inf)))
+
+    def indicator(self, n_labels: int) -> sp.csr_array:
+        """Turn the ranking into a sparse 0/1 matrix of shape (n, n_labels)."""
+        keep = self.labels >= 0
+        indptr = np.concatenate([[0], np.cumsum(keep.sum(axis=1))])
+        matrix = sp.csr_array((np.ones(indptr[-1], np.float32), self.labels[keep], indptr), shape=(len(self), n_labels))
+        matrix.sort_indices()
+        return matrix

@@ -1,0 +1,133 @@
+"""What every learner owes: scikit-learn's contract plus ranked prediction."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from longtail.corpus.sparse import as_indicator, as_rows
+from longtail.engine.topk import TopK
+from longtail.errors import InputError, ParameterError
+
+
+class Learner(BaseEstimator):
+    """An estimator that ranks labels: ``fit(X, Y)``, ``predict_topk(X, k)``, ``predict(X)``.
+
+    A subclass stores its parameters verbatim in ``__init__``, implements `_fit` and `_topk`, and lists in `_stored` the
+    fitted attributes that a saved model keeps (arrays, sparse matrices, numbers, text, or other learners).
+
+    Attributes
+    ----------
+    n_features_in_ : int
+        Columns of X seen in `fit`.
+    n_labels_ : int
+        Columns of Y seen in `fit`; label ids are these columns.
+    n_rows_ : int
+        Training rows, those without labels included.
+    label_counts_ : ndarray of int64, shape (n_labels_,)
+        Training rows of each label.
+    """
+
+    _stored: ClassVar[tuple[str, ...]] = ()
+    _decision_threshold: ClassVar[float] = 0.0
+
+    n_features_in_: int
+    n_labels_: int
+    n_rows_: int
+    label_counts_: npt.NDArray[np.int64]
+
+    def fit(self, X: Any, Y: Any) -> Self:
+        """Learn from rows `X` (n by features) and labels `Y` (n by labels, 0/1), dense or sparse.
+
+        Returns
+        -------
+        self
+        """
+        rows, labels = as_rows(X), as_indicator(Y)
+        if rows.shape[0] != labels.shape[0]:
+            raise InputError(f"X has {rows.shape[0]} rows and Y has {labels.shape[0]}: they must be the same rows.")
+        if rows.shape[0] == 0 or rows.shape[1] == 0:
+            raise InputError(f"X has {rows.shape[0]} rows and {rows.shape[1]} features: nothing to learn from.")
+        self.n_features_in_ = int(rows.shape[1])
+        self._remember_labels(labels)
+        self._fit(rows, labels)
+        return self
+
+    def predict_topk(self, X: Any, k: int = 5, *, only: Any = None, exclude: Any = None) -> TopK:
+        """Rank the k best labels of each row, best first; equal scores go by the lower label id.
+
+        Parameters
+        ----------
+        X : matrix, shape (n, n_features_in_)
+        k : int
+            Labels a row; rows with fewer are padded with label -1 and score -inf.
+        only, exclude : sequence of label ids, optional
+            Rank these labels alone, or all but these.
+
+        Returns
+        -------
+        TopK
+        """
+        check_is_fitted(self, "n_labels_")
+        if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
+            raise ParameterError("k", k, "must be a whole number of at least 1")
+        return self._topk(self._check_rows(X), int(k), self._allowed(only, exclude))
+
+    def predict(self, X: Any, *, k: int = 100, min_score: float | None = None) -> sp.csr_array:
+        """Decide on labels: a sparse 0/1 matrix with at most k labels a row, those that score above `min_score`.
+
+        Without `min_score` the learner's own decision threshold is used.
+        """
+        check_is_fitted(self, "n_labels_")
+        threshold = self._decision_threshold if min_score is None else min_score
+        top = self.predict_topk(X, min(k, max(self.n_labels_, 1)))
+        return top.at_least(np.nextafter(np.float32(threshold), np.float32(np.inf))).indicator(self.n_labels_)
+
+    @abstractmethod
+    def _fit(self, X: sp.csr_array, Y: sp.csr_array) -> None: ...
+
+    @abstractmethod
+    def _topk(self, X: sp.csr_array, k: int, allowed: npt.NDArray[np.bool_] | None) -> TopK: ...
+
+    def _remember_labels(self, Y: sp.csr_array) -> None:
+        self.n_rows_, self.n_labels_ = (int(size) for size in Y.shape)
+        self.label_counts_ = np.bincount(Y.indices, minlength=self.n_labels_).astype(np.int64)
+
+    def _check_rows(self, X: Any) -> sp.csr_array:
+        rows = as_rows(X)
+        if rows.shape[1] != self.n_features_in_:
+            raise InputError(
+                f"X has {rows.shape[1]} features, but {type(self).__name__} is expecting {self.n_features_in_} "
+                f"features as input: use the features it was trained on."
+            )
+        return rows
+
+    def _allowed(self, only: Any, exclude: Any) -> npt.NDArray[np.bool_] | None:
+        if only is None and exclude is None:
+            return None
+        allowed = np.full(self.n_labels_, only is None)
+        for name, ids, value in (("only", only, True), ("exclude", exclude, False)):
+            if ids is None:
+                continue
+            ids = np.asarray(ids)
+            if ids.size == 0:
+                continue
+            if ids.dtype.kind not in "iu" or ids.min() < 0 or ids.max() >= self.n_labels_:
+                raise ParameterError(name, ids.tolist(), f"must hold label ids from 0 to {self.n_labels_ - 1}")
+            allowed[ids] = value
+        return allowed
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.estimator_type = "classifier"
+        tags.target_tags.required = True
+        tags.target_tags.multi_output = True
+        tags.target_tags.single_output = False
+        tags.input_tags.sparse = True
+        return tags
