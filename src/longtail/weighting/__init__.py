@@ -1,1 +1,64 @@
-""""""
+"""Per-label costs from propensities and counts: the correction for the tail that any learner takes as a parameter."""
+
+from longtail.errors import ParameterError
+from longtail.propensity import Propensity
+from longtail.weighting.base import PropensityWeighting, Weighting
+from longtail.weighting.class_balanced import ClassBalanced, class_balanced_factor
+from longtail.weighting.costs import Costs
+from longtail.weighting.frequency import LogFrequency, PowerFrequency
+from longtail.weighting.none import NoWeighting
+from longtail.weighting.propensity_weighted import PW, InversePropensity, PWcb
+
+__all__ = [
+    "PW",
+    "WEIGHTINGS",
+    "ClassBalanced",
+    "Costs",
+    "InversePropensity",
+    "LogFrequency",
+    "NoWeighting",
+    "PWcb",
+    "PowerFrequency",
+    "PropensityWeighting",
+    "Weighting",
+    "class_balanced_factor",
+    "get_weighting",
+]
+
+WEIGHTINGS: dict[str, type[Weighting]] = {
+    weighting.name: weighting
+    for weighting in (NoWeighting, PW, PWcb, InversePropensity, ClassBalanced, LogFrequency, PowerFrequency)
+}
+"""The weightings by name."""
+
+
+def get_weighting(weighting: str | Weighting | None, *, propensity: Propensity | str | None = None) -> Weighting:
+    """Return the weighting with that name, the weighting itself, or none for None.
+
+    Parameters
+    ----------
+    weighting : str, Weighting or None
+        "none", "pw", "pw-cb", "inverse-propensity", "class-balanced", "log-frequency" or "power-frequency"; or an
+        object, which is returned as it is.
+    propensity : Propensity or str, optional
+        Given to the named weighting if it uses one, left aside if it doesn't.
+
+    Examples
+    --------
+    >>> get_weighting("pw-cb")
+    PWcb()
+    >>> get_weighting("pw", propensity="Amazon-670K").costs([1, 1000], 490_449).positive.round(1)
+    array([25.2,  1.8], dtype=float32)
+    """
+    if weighting is None:
+        return NoWeighting()
+    if isinstance(weighting, Weighting):
+        if propensity is not None:
+            raise ParameterError("propensity", propensity, "must be set in the weighting when that is an object")
+        return weighting
+    found = WEIGHTINGS.get(weighting.lower().replace("_", "-")) if isinstance(weighting, str) else None
+    if found is None:
+        raise ParameterError("weighting", weighting, f"must be a Weighting or one of {', '.join(WEIGHTINGS)}")
+    if propensity is not None and issubclass(found, PropensityWeighting):
+        return found(propensity=propensity)
+    return found()

@@ -1,0 +1,164 @@
+"""What every loss answers: its parts for true and false labels, and the weighted total over rows."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import ClassVar, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import BaseEstimator
+
+from longtail.errors import InputError
+
+Floats: TypeAlias = npt.NDArray[np.float64]
+
+
+class Loss(BaseEstimator, ABC):
+    """A loss of one score of one label: `positive` where the label is recorded, `negative` where it is not.
+
+    All methods take numbers or arrays of any shape and work on each entry, in float64. They are the definition that
+    kernels are tested against, not the kernels themselves.
+
+    Attributes
+    ----------
+    name : str
+        What `get_loss` calls it.
+    citation : str
+        The paper it is taken from, and the place.
+    """
+
+    name: ClassVar[str]
+    citation: ClassVar[str]
+
+    @abstractmethod
+    def positive(self, score: npt.ArrayLike) -> Floats:
+        """Loss of a score where the label is recorded."""
+
+    @abstractmethod
+    def negative(self, score: npt.ArrayLike) -> Floats:
+        """Loss of a score where the label is not recorded."""
+
+    @abstractmethod
+    def positive_gradient(self, score: npt.ArrayLike) -> Floats:
+        """Derivative of `positive` by the score."""
+
+    @abstractmethod
+    def negative_gradient(self, score: npt.ArrayLike) -> Floats:
+        """Derivative of `negative` by the score."""
+
+    def weighted_value(
+        self,
+        scores: npt.ArrayLike,
+        y: npt.ArrayLike,
+        positive_cost: npt.ArrayLike = 1.0,
+        negative_cost: npt.ArrayLike = 1.0,
+    ) -> float:
+        """Total loss: each entry's part times its cost, added up.
+
+        With a constant before each cost this is the second and third term of equation 22 (squared hinge) and, for the
+        logistic loss, equation 23 of Qaraei et al. 2021.
+
+        Parameters
+        ----------
+        scores : array-like
+            Scores, for instance of shape (rows,) or (rows, labels of a block).
+        y : array-like, same shape
+            Labels: above 0 where recorded, so 0/1 and -1/+1 both do.
+        positive_cost, negative_cost : float or array-like
+            Costs that broadcast against the scores: one for all, or one per label in the last axis.
+
+        Examples
+        --------
+        >>> from longtail.losses import Hinge
+        >>> Hinge().weighted_value([0.5, -2.0, 0.0], [1, 0, 0], positive_cost=4.0)
+        3.0
+        """
+        scores, present = _aligned(scores, y)
+        on, off = floats(positive_cost) * self.positive(scores), floats(negative_cost) * self.negative(scores)
+        return float(np.where(present, on, off).sum())
+
+    def weighted_gradient(
+        self,
+        scores: npt.ArrayLike,
+        y: npt.ArrayLike,
+        positive_cost: npt.ArrayLike = 1.0,
+        negative_cost: npt.ArrayLike = 1.0,
+    ) -> Floats:
+        """Derivative of `weighted_value` by each score: an array of the scores' shape."""
+        scores, present = _aligned(scores, y)
+        on = floats(positive_cost) * self.positive_gradient(scores)
+        off = floats(negative_cost) * self.negative_gradient(scores)
+        return np.where(present, on, off)
+
+
+class MarginLoss(Loss):
+    """A convex, non-negative loss that depends on the margin z alone: the score where recorded, minus it elsewhere.
+
+    Attributes
+    ----------
+    lipschitz : float
+        Largest absolute `gradient`; infinite if there is none.
+    smoothness : float
+        Largest `curvature`, the constant a gradient step is bounded by; infinite if the gradient jumps.
+    zero_margin : float
+        From this margin on, loss and gradient are exactly 0; infinite if they never are.
+    dual_bound : float
+        Upper end of the dual variable's range, in units of the cost.
+    surrogate_scale : float
+        The factor that makes it a tight upper bound of the 0-1 loss: scaled by it, the loss at z = 0 is 1.
+    """
+
+    lipschitz: ClassVar[float]
+    smoothness: ClassVar[float]
+    zero_margin: ClassVar[float]
+    dual_bound: ClassVar[float]
+    surrogate_scale: ClassVar[float]
+
+    @abstractmethod
+    def value(self, margin: npt.ArrayLike) -> Floats:
+        """Loss at a margin z."""
+
+    @abstractmethod
+    def gradient(self, margin: npt.ArrayLike) -> Floats:
+        """Derivative of `value` by z; where there is none, the one from the right."""
+
+    @abstractmethod
+    def curvature(self, margin: npt.ArrayLike) -> Floats:
+        """Second derivative of `value` by z; where there is none, the one from the right."""
+
+    @abstractmethod
+    def conjugate(self, dual: npt.ArrayLike) -> Floats:
+        """Convex conjugate at minus the dual variable, sup over z of -dual z - value(z); infinite out of range.
+
+        For dual variables alpha and costs c, the dual objective of ``|w|^2 / 2 + sum c value(z)`` is
+        ``-|w|^2 / 2 - sum c conjugate(alpha / c)``, with w the sum of alpha y x.
+        """
+
+    def positive(self, score: npt.ArrayLike) -> Floats:
+        """Loss of a score where the label is recorded: the value at margin z = score."""
+        return self.value(score)
+
+    def negative(self, score: npt.ArrayLike) -> Floats:
+        """Loss of a score where the label is not recorded: the value at margin z = -score."""
+        return self.value(-floats(score))
+
+    def positive_gradient(self, score: npt.ArrayLike) -> Floats:
+        """Derivative of `positive` by the score."""
+        return self.gradient(score)
+
+    def negative_gradient(self, score: npt.ArrayLike) -> Floats:
+        """Derivative of `negative` by the score."""
+        return -self.gradient(-floats(score))
+
+
+def floats(values: npt.ArrayLike) -> Floats:
+    """Return the values as a float64 array."""
+    return np.asarray(values, dtype=np.float64)
+
+
+def _aligned(scores: npt.ArrayLike, y: npt.ArrayLike) -> tuple[Floats, npt.NDArray[np.bool_]]:
+    checked, present = floats(scores), np.asarray(y) > 0
+    if checked.shape != present.shape:
+        raise InputError(f"scores has shape {checked.shape} and y has {present.shape}: they must be the same entries.")
+    return checked, present
