@@ -1,1 +1,38 @@
-""""""
+"""What comes in: readers and writers, text features, data sets, splits and bundled data."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from longtail.corpus.dataset import Dataset
+from longtail.corpus.formats import load, save
+from longtail.corpus.jsonl import read_jsonl, write_jsonl
+from longtail.corpus.npz import read_npz, write_npz
+from longtail.corpus.splits import iterative_split, random_split
+from longtail.corpus.xc import read_xc, write_xc
+
+if TYPE_CHECKING:
+    from longtail.corpus.text import Tfidf
+
+__all__ = [
+    "Dataset",
+    "Tfidf",
+    "iterative_split",
+    "load",
+    "random_split",
+    "read_jsonl",
+    "read_npz",
+    "read_xc",
+    "save",
+    "write_jsonl",
+    "write_npz",
+    "write_xc",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "Tfidf":  # brings numba and scikit-learn, which loading data can do without
+        from longtail.corpus.text import Tfidf
+
+        return Tfidf
+    raise AttributeError(f"module 'longtail.corpus' has no attribute {name!r}")

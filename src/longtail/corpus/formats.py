@@ -1,0 +1,172 @@
+"""One door for every kind of data set: a file in any format, or a name of the registry."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from importlib import resources
+
+from longtail.corpus.dataset import Dataset
+from longtail.corpus.jsonl import read_jsonl, write_jsonl
+from longtail.corpus.names import check_names, read_names, write_names
+from longtail.corpus.npz import npz_prefix, read_npz, write_npz
+from longtail.corpus.registry import DatasetInfo, names, parse_name
+from longtail.corpus.streams import ByteReader, split_suffix
+from longtail.corpus.xc import read_xc, write_xc
+from longtail.errors import InputError
+
+ACCEPTED = (
+    "XC text (.txt, .xc) and JSONL (.jsonl, .ndjson), both also with .gz, .xz or .zst, "
+    "and npz pairs (NAME.X.npz, NAME.Y.npz)"
+)
+_XC, _JSONL = (".txt", ".xc"), (".jsonl", ".ndjson")
+
+
+def load(
+    source: str | os.PathLike[str], *, label_names: Sequence[str] | None = None, labels_optional: bool = False
+) -> Dataset:
+    """Load a data set from a file in any format, or by its name.
+
+    Parameters
+    ----------
+    source : str or path-like
+        A file: XC text, JSONL (both plain or .gz, .xz, .zst) or either half or the NAME of an npz pair. The format is
+        told by the name and the first bytes. Or the name of a bundled data set, with a split: ``"debian-tags:test"``;
+        without one it is the training split. A file comes before a data set of the same name.
+    label_names : sequence of str, optional
+        Names that define the label ids, such as those a model was trained with. In JSONL, names that are not among them
+        get the ids after them. The other formats have ids already, and there must be a name for each. Without it, XC
+        text and npz take names from ``NAME.labels.txt`` beside the file (``train.labels.txt`` for ``train.txt.gz``), or
+        else XC text from a ``label_names.txt`` in the same directory, where there is one.
+    labels_optional : bool
+        Take JSONL rows without ``labels``, as for prediction.
+
+    Returns
+    -------
+    Dataset
+
+    Examples
+    --------
+    >>> load("debian-tags:test")
+    Dataset('debian-tags:test': 5,592 rows, texts, 598 labels with names, 3.82 labels a row)
+    """
+    path = os.fspath(source)
+    if not os.path.isfile(path):
+        named = parse_name(path) if isinstance(source, str) else None
+        if named is not None:
+            return load_bundled(*named, label_names=label_names)
+        if not os.path.exists(npz_prefix(path) + ".X.npz"):
+            raise InputError(_not_there(path), path=path)
+    kind = _kind(path)
+    if kind == "jsonl":
+        return read_jsonl(path, label_names=label_names, labels_optional=labels_optional)
+    if kind == "npz":
+        return _named(read_npz(path), label_names, path)
+    dataset = read_xc(path)
+    return _named(dataset, _names_beside(path, dataset.n_labels) if label_names is None else label_names, path)
+
+
+def save(dataset: Dataset, path: str | os.PathLike[str]) -> None:
+    """Save a data set in the format that the name ends in.
+
+    Parameters
+    ----------
+    dataset : Dataset
+    path : path-like
+        ``.txt`` or ``.xc`` for XC text, ``.jsonl`` for texts with label names, both with .gz, .xz or .zst if wanted;
+        ``.npz`` for a pair of matrices. XC text and npz keep label names in ``NAME.labels.txt`` beside them.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = os.path.join(tempfile.mkdtemp(), "toy.txt.gz")
+    >>> save(Dataset([[0, 1.5]], [[1, 0]], label_names=["cat", "dog"]), path)
+    >>> load(path)
+    Dataset('toy': 1 rows, 2 features, 2 labels with names, 1.00 labels a row)
+    """
+    stem, compression = split_suffix(path)
+    if stem.lower().endswith(_JSONL):
+        write_jsonl(dataset, path)
+    elif stem.lower().endswith(_XC):
+        check_names(dataset.label_names or (), path)
+        write_xc(dataset, path)
+        if dataset.label_names is not None:
+            write_names(dataset.label_names, _own_names(path))
+    elif stem.lower().endswith(".npz") and not compression:
+        write_npz(dataset, path)
+    else:
+        raise InputError(f"its name doesn't say which format to write: {ACCEPTED}.", path=path)
+
+
+def load_bundled(info: DatasetInfo, split: str, *, label_names: Sequence[str] | None = None) -> Dataset:
+    """Load a split of a bundled data set; train and test share the label ids.
+
+    Parameters
+    ----------
+    info : DatasetInfo
+    split : str
+        "train" or "test".
+    label_names : sequence of str, optional
+        Names that define the label ids; by default those of the training rows, sorted, then those of test alone.
+    """
+    if not info.bundled:
+        raise InputError(
+            f"{info.name} does not come with longtail: get it from {info.source}, check the file with "
+            f"'longtail data verify {info.name} PATH', then give the path."
+        )
+    folder = resources.files("longtail.corpus.bundled")
+    if label_names is None:
+        with resources.as_file(folder / f"{info.name}.labels.txt.xz") as path:
+            label_names = read_names(path, info.labels)
+    with resources.as_file(folder / f"{info.name}.{split}.jsonl.xz") as path:
+        return replace(read_jsonl(path, label_names=label_names), name=f"{info.name}:{split}")
+
+
+def _kind(path: str) -> str:
+    stem = split_suffix(path)[0].lower()
+    if not os.path.isfile(path) or stem.endswith(".npz"):
+        return "npz"
+    if stem.endswith(_JSONL):
+        return "jsonl"
+    with ByteReader(path) as stream:
+        head = stream.read(64) or b""
+    start = head.removeprefix(b"\xef\xbb\xbf").lstrip()
+    if start.startswith(b"{"):
+        return "jsonl"
+    if stem.endswith(_XC) or start[:1].isdigit() or not head:
+        return "xc"
+    raise InputError(f"is in no format that can be read; accepted: {ACCEPTED}.", path=path)
+
+
+def _names_beside(path: str, count: int) -> list[str] | None:
+    for candidate in (_own_names(path), os.path.join(os.path.dirname(path), "label_names.txt")):
+        if os.path.isfile(candidate):
+            return read_names(candidate, count)
+    return None
+
+
+def _own_names(path: str | os.PathLike[str]) -> str:
+    return os.path.splitext(split_suffix(path)[0])[0] + ".labels.txt"
+
+
+def _named(dataset: Dataset, label_names: Sequence[str] | None, path: str) -> Dataset:
+    if label_names is None:
+        return dataset
+    if len(label_names) != dataset.n_labels:
+        raise InputError(
+            f"has {dataset.n_labels} labels, but {len(label_names)} label names are given: "
+            f"the ids of this file and of the names must be the same.",
+            path=path,
+        )
+    return replace(dataset, label_names=list(label_names))
+
+
+def _not_there(path: str) -> str:
+    if os.path.isdir(path):
+        return f"is a directory: give a file in it; accepted: {ACCEPTED}."
+    known = {name.lower(): name for name in names()}
+    close = difflib.get_close_matches(path.partition(":")[0].lower(), known, n=1, cutoff=0.6)
+    hint = f"did you mean the data set {known[close[0]]}?" if close else f"known are {', '.join(names())}."
+    return f"there is no such file, and no data set of that name: {hint}"

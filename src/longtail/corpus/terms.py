@@ -1,0 +1,259 @@
+"""Terms of texts, words and n-grams of words: an exact hash table that kernels fill and search.
+
+A term is a run of packed words (see `longtail.corpus.tokens`). An n-gram is one packed word: the id of the n-gram
+without its last word and the id of that word, marked by two high bits that no UTF-8 character begins with. Terms are
+numbered as they come, so an n-gram's parts have lower ids than itself. A slot of the table holds half a hash and an id;
+a hit is always confirmed by comparing the term, so two terms never share an id.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from longtail.corpus.tokens import Bytes, Ids, Int, Offsets, Packed, hash_of_one, next_word
+
+TAG = np.uint64(0xFFFFFFFF00000000)
+_ID = np.uint64(0x00000000FFFFFFFF)
+_MARK = np.uint64(0x8000000000000000)
+_MARK_MASK = np.uint64(0xC000000000000000)
+_PART_BITS = np.uint64(31)
+_PART = np.uint64(0x7FFFFFFF)
+_ONE = np.uint64(1)
+
+
+class Reading(NamedTuple):
+    """What a chunk of texts holds: its terms, and for each row the ids of its terms as they come.
+
+    Term i is ``words[starts[i]:starts[i + 1]]``; it stands in ``rows[i]`` rows, ``occurrences[i]`` times in all. The
+    terms of row r are ``ids[offsets[r]:offsets[r + 1]]``.
+    """
+
+    words: Packed
+    starts: Offsets
+    hashes: Packed
+    slots: Packed
+    rows: npt.NDArray[np.int64]
+    occurrences: npt.NDArray[np.int64]
+    ids: Ids
+    offsets: Offsets
+
+
+class Lookup(NamedTuple):
+    """A finished table of terms, each with its column, or -1 for one that is only a part of others."""
+
+    words: Packed
+    starts: Offsets
+    slots: Packed
+    columns: Ids
+
+
+def make_lookup(
+    term_bytes: Bytes, term_offsets: Offsets, tables: tuple[Bytes, npt.NDArray[np.uint32]], ngrams: int
+) -> Lookup:
+    """Build the table that finds the column of a term, from the terms in the order of the columns."""
+    text = np.frombuffer(term_bytes, np.uint8)[:]
+    text.flags.writeable = False  # like the bytes of texts, or read_rows would be compiled a second time
+    reading = Reading(*read_rows(text, np.array(term_offsets, np.int64), *tables, ngrams, np.zeros(1, np.uint8)))
+    columns = np.full(len(reading.rows), -1, np.int32)
+    present = np.flatnonzero(np.diff(reading.offsets))
+    columns[reading.ids[reading.offsets[present + 1] - 1]] = present  # a term's last id is the whole of it
+    return Lookup(reading.words, reading.starts, reading.slots, columns)
+
+
+@njit(nogil=True, cache=True)
+def is_ngram(word: np.uint64) -> bool:
+    """Whether a term that begins with this packed word is an n-gram."""
+    return bool(word & _MARK_MASK == _MARK)
+
+
+@njit(nogil=True, cache=True)
+def ngram(head: Int, last: Int) -> np.uint64:
+    """Pack an n-gram from the ids of its beginning and of its last word."""
+    return _MARK | np.uint64(head) << _PART_BITS | np.uint64(last)
+
+
+@njit(nogil=True, cache=True)
+def head_of(word: np.uint64) -> Int:
+    """Id of an n-gram's beginning: all but its last word."""
+    return np.int64(word >> _PART_BITS & _PART)
+
+
+@njit(nogil=True, cache=True)
+def last_of(word: np.uint64) -> Int:
+    """Id of an n-gram's last word."""
+    return np.int64(word & _PART)
+
+
+@njit(nogil=True, cache=True)
+def locate(
+    slots: Packed, words: Packed, starts: Offsets, hashed: np.uint64, term: Packed, first: Int, used: Int
+) -> tuple[Int, Int]:
+    """Find ``term[first:first + used]``: its slot and its id, or the empty slot where it belongs and -1."""
+    mask = np.uint64(len(slots) - 1)
+    at = hashed & mask
+    tag = hashed & TAG
+    while True:
+        slot = slots[at]
+        if slot == 0:
+            return np.int64(at), -1
+        if slot & TAG == tag:
+            found = np.int64(slot & _ID) - 1
+            start = starts[found]
+            if starts[found + 1] - start == used:
+                place = 0
+                while place < used and words[start + place] == term[first + place]:
+                    place += 1
+                if place == used:
+                    return np.int64(at), found
+        at = at + _ONE & mask
+
+
+@njit(nogil=True, cache=True)
+def fill_slots(slots: Packed, hashes: Packed, n_terms: int) -> None:
+    """Enter the first terms into an empty table."""
+    mask = np.uint64(len(slots) - 1)
+    for term in range(n_terms):
+        at = hashes[term] & mask
+        while slots[at] != 0:
+            at = at + _ONE & mask
+        slots[at] = hashes[term] & TAG | np.uint64(term + 1)
+
+
+@njit(nogil=True, cache=True)
+def slots_for(n_terms: int) -> Packed:
+    """Make an empty table with room for so many terms."""
+    size = 1024
+    while size < 2 * n_terms:
+        size *= 2
+    return np.zeros(size, np.uint64)
+
+
+@njit(nogil=True, cache=True)
+def read_rows(
+    text: Bytes,
+    row_offsets: Offsets,
+    by_byte: Bytes,
+    by_code_point: npt.NDArray[np.uint32],
+    ngrams: int,
+    stop: Bytes,
+) -> tuple[Packed, Offsets, Packed, Packed, npt.NDArray[np.int64], npt.NDArray[np.int64], Ids, Offsets]:
+    """Read rows of text and number their terms in the order in which they come; the fields of `Terms` and `Reading`."""
+    n_rows = len(row_offsets) - 1
+    # A word takes two bytes or more and a gap, and at most a third as many packed words, even where lower-casing
+    # makes three bytes of two.
+    most = ((len(text) + n_rows) // 3 + 2) * ngrams
+    words = np.empty(most, np.uint64)
+    starts = np.empty(most + 1, np.int64)
+    starts[0] = 0
+    hashes = np.empty(most, np.uint64)
+    rows = np.empty(most, np.int64)
+    occurrences = np.empty(most, np.int64)
+    last_row = np.empty(most, np.int64)
+    slots = slots_for(8192)
+    ids = np.empty(most, np.int32)
+    offsets = np.zeros(n_rows + 1, np.int64)
+    recent = np.empty(ngrams, np.int64)
+    n_terms = 0
+    n_ids = 0
+    for row in range(n_rows):
+        if stop[0]:
+            break
+        at, end = row_offsets[row], row_offsets[row + 1]
+        recent[:] = -1
+        while True:
+            top = starts[n_terms]
+            at, used, hashed = next_word(text, at, end, by_byte, by_code_point, words, top)
+            if used == 0:
+                break
+            head: Int = -1
+            last: Int = -1
+            for size in range(1, ngrams + 1):
+                if size > 1:
+                    if head < 0:
+                        break
+                    top = starts[n_terms]
+                    words[top] = ngram(head, last)
+                    hashed = hash_of_one(words[top])
+                    used = 1
+                slot, term = locate(slots, words, starts, hashed, words, top, used)
+                if term < 0:
+                    term = n_terms
+                    n_terms += 1
+                    starts[n_terms] = top + used
+                    hashes[term] = hashed
+                    rows[term] = 0
+                    occurrences[term] = 0
+                    last_row[term] = -1
+                    slots[slot] = hashed & TAG | np.uint64(n_terms)
+                    if 2 * n_terms > len(slots):
+                        slots = slots_for(2 * n_terms)
+                        fill_slots(slots, hashes, n_terms)
+                if size == 1:
+                    last = term
+                head, recent[size - 1] = recent[size - 1], term
+                occurrences[term] += 1
+                if last_row[term] != row:
+                    last_row[term] = row
+                    rows[term] += 1
+                ids[n_ids] = term
+                n_ids += 1
+        offsets[row + 1] = n_ids
+    return (
+        words[: starts[n_terms]].copy(),
+        starts[: n_terms + 1].copy(),
+        hashes[:n_terms].copy(),
+        slots,
+        rows[:n_terms].copy(),
+        occurrences[:n_terms].copy(),
+        ids[:n_ids].copy(),
+        offsets,
+    )
+
+
+@njit(nogil=True, cache=True)
+def find_rows(
+    text: Bytes,
+    row_offsets: Offsets,
+    by_byte: Bytes,
+    by_code_point: npt.NDArray[np.uint32],
+    ngrams: int,
+    words: Packed,
+    starts: Offsets,
+    slots: Packed,
+    stop: Bytes,
+) -> tuple[Ids, Offsets]:
+    """Read rows of text and find their terms in a finished table: ids and offsets as in `Reading`."""
+    n_rows = len(row_offsets) - 1
+    ids = np.empty(((len(text) + n_rows) // 3 + 1) * ngrams, np.int32)
+    offsets = np.zeros(n_rows + 1, np.int64)
+    word = np.empty(len(text) // 4 + 2, np.uint64)
+    key = np.empty(1, np.uint64)
+    recent = np.empty(ngrams, np.int64)
+    n_ids = 0
+    for row in range(n_rows):
+        if stop[0]:
+            break
+        at, end = row_offsets[row], row_offsets[row + 1]
+        recent[:] = -1
+        while True:
+            at, used, hashed = next_word(text, at, end, by_byte, by_code_point, word, 0)
+            if used == 0:
+                break
+            _, last = locate(slots, words, starts, hashed, word, 0, used)
+            head, term = -1, last
+            for size in range(1, ngrams + 1):
+                if size > 1:
+                    term = -1
+                    if head >= 0 and last >= 0:
+                        key[0] = ngram(head, last)
+                        _, term = locate(slots, words, starts, hash_of_one(key[0]), key, 0, 1)
+                head, recent[size - 1] = recent[size - 1], term
+                if term >= 0:
+                    ids[n_ids] = term
+                    n_ids += 1
+        offsets[row + 1] = n_ids
+    return ids[:n_ids].copy(), offsets

@@ -1,0 +1,361 @@
+"""Text features: tf-idf of words and word n-grams, with scikit-learn's meaning and kernels in place of its loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+from numba import njit
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import NotFittedError
+
+from longtail.corpus.terms import Lookup, Reading, find_rows, make_lookup, read_rows
+from longtail.corpus.tokens import Bytes, Ids, Offsets, as_utf8, character_tables
+from longtail.corpus.vocabulary import Vocabulary
+from longtail.engine.pool import StopFlag, run_blocks
+from longtail.errors import InputError, ParameterError
+
+_CHUNK_CHARACTERS = 2_000_000
+_LOGARITHMS = np.log(np.maximum(np.arange(256), 1))
+_IDF: dict[str, Callable[[int, npt.NDArray[np.int64]], npt.NDArray[np.float64]]] = {
+    "plain": lambda n_rows, rows: np.log(n_rows / rows),
+    "unsmoothed": lambda n_rows, rows: np.log(n_rows / rows) + 1,
+    "smooth": lambda n_rows, rows: np.log((1 + n_rows) / (1 + rows)) + 1,
+    "none": lambda n_rows, rows: np.ones(len(rows)),
+}
+Part = tuple[Ids, npt.NDArray[np.float32], Offsets]
+
+
+class Tfidf(BaseEstimator):
+    """Turn texts into rows of tf-idf features.
+
+    A word is what scikit-learn's TfidfVectorizer takes for one: two or more letters, digits or underscores of any
+    script, lower-cased. With the same settings the features and their values are the same as there.
+
+    Parameters
+    ----------
+    ngrams : int
+        Longest run of words that is a feature: 1 for words alone, 2 for words and pairs of neighbours, and so on.
+    sublinear_tf : bool
+        Use 1 + ln(count) in place of the count.
+    min_rows : int
+        A feature must occur in at least this many training rows.
+    max_features : int, optional
+        Keep only the features with the most occurrences in the training rows; of equals, the alphabetically first.
+    idf : {"plain", "smooth", "unsmoothed", "none"}
+        How much a feature found in few of the N training rows weighs: ln(N/rows), scikit-learn's default
+        ln((1+N)/(1+rows)) + 1, its ``smooth_idf=False`` ln(N/rows) + 1, or always 1.
+    lowercase : bool
+        Lower-case the texts first.
+    l2 : bool
+        Give every row length 1.
+    threads : int, optional
+        Number of threads, all cores by default; the result is the same for any number.
+
+    Attributes
+    ----------
+    term_bytes_ : ndarray of uint8
+        The features in the order of the columns (alphabetical), as UTF-8, one after the other.
+    term_offsets_ : ndarray of int64, shape (n_features + 1,)
+        Where each of them begins and ends in `term_bytes_`.
+    idf_ : ndarray of float32, shape (n_features,)
+        Weight of each feature.
+    n_rows_ : int
+        Number of training rows.
+
+    Examples
+    --------
+    >>> tfidf = Tfidf(min_rows=1)
+    >>> tfidf.fit_transform(["Red fish, blue fish", "one fish"]).toarray().round(2)
+    array([[0.71, 0.  , 0.  , 0.71],
+           [0.  , 0.  , 1.  , 0.  ]], dtype=float32)
+    >>> tfidf.feature_names()
+    ['blue', 'fish', 'one', 'red']
+    >>> tfidf.transform(["A red RED apple"]).toarray()
+    array([[0., 0., 0., 1.]], dtype=float32)
+    """
+
+    _stored: ClassVar[tuple[str, ...]] = ("term_bytes_", "term_offsets_", "idf_", "n_rows_")
+
+    term_bytes_: Bytes
+    term_offsets_: Offsets
+    idf_: npt.NDArray[np.float32]
+    n_rows_: int
+
+    def __init__(
+        self,
+        *,
+        ngrams: int = 1,
+        sublinear_tf: bool = True,
+        min_rows: int = 2,
+        max_features: int | None = None,
+        idf: str = "plain",
+        lowercase: bool = True,
+        l2: bool = True,
+        threads: int | None = None,
+    ) -> None:
+        self.ngrams = ngrams
+        self.sublinear_tf = sublinear_tf
+        self.min_rows = min_rows
+        self.max_features = max_features
+        self.idf = idf
+        self.lowercase = lowercase
+        self.l2 = l2
+        self.threads = threads
+
+    def fit(self, texts: Iterable[str], y: Any = None) -> Self:
+        """Learn the features and their weights from training texts; `y` is ignored.
+
+        Returns
+        -------
+        self
+        """
+        self._fit(texts, keep=False)
+        return self
+
+    def fit_transform(self, texts: Iterable[str], y: Any = None) -> sp.csr_array:
+        """Learn from training texts and give their features: the same as ``fit(texts).transform(texts)``, sooner."""
+        pending, columns = self._fit(texts, keep=True)
+
+        def weigh(index: int, stop: StopFlag) -> Part:
+            ids, offsets, terms = pending[index]
+            pending[index] = _DONE
+            return self._weigh(ids, offsets, columns[terms], self.idf_)
+
+        chunks = range(len(pending))
+        parts = list(run_blocks(weigh, chunks, threads=self.threads, description="weighing terms", unit="chunks"))
+        return _stack(parts, len(self.idf_))
+
+    def transform(self, texts: Iterable[str]) -> sp.csr_array:
+        """Turn texts into rows of features; words that were not seen in training are left out.
+
+        Returns
+        -------
+        csr_array of float32, shape (n_texts, n_features)
+            With sorted int32 indices.
+        """
+        lookup, idf = self._prepare()
+        tables = character_tables(bool(self.lowercase))
+
+        def read(chunk: Sequence[str], stop: StopFlag) -> Part:
+            text = as_utf8(chunk, self.lowercase)
+            found = find_rows(*text, *tables, int(self.ngrams), lookup.words, lookup.starts, lookup.slots, stop)
+            return self._weigh(*found, lookup.columns, idf)
+
+        chunks = _cut(_as_texts(texts))
+        parts = list(run_blocks(read, chunks, threads=self.threads, description="reading texts", unit="chunks"))
+        return _stack(parts, len(idf))
+
+    def feature_names(self) -> list[str]:
+        """The term behind each column; the words of an n-gram are joined by a space."""
+        self._check_fitted()
+        text, ends = self.term_bytes_.tobytes(), self.term_offsets_.tolist()
+        return [text[begin:end].decode() for begin, end in pairwise(ends)]
+
+    def get_feature_names_out(self, input_features: Any = None) -> npt.NDArray[np.object_]:
+        """`feature_names` as an array, for scikit-learn."""
+        return np.array(self.feature_names(), dtype=object)
+
+    def _fit(self, texts: Iterable[str], *, keep: bool) -> tuple[list[tuple[Ids, Offsets, Ids]], Ids]:
+        """Learn; gives what `fit_transform` needs: each chunk's terms in its own numbering and the column of each."""
+        self._check_parameters()
+        texts = _as_texts(texts)
+        if not texts:
+            raise InputError("There are no texts to learn from: give at least one.")
+        tables = character_tables(bool(self.lowercase))
+        ngrams = int(self.ngrams)
+
+        def read(chunk: Sequence[str], stop: StopFlag) -> Reading:
+            return Reading(*read_rows(*as_utf8(chunk, self.lowercase), *tables, ngrams, stop))
+
+        vocabulary = Vocabulary()
+        pending = []
+        chunks = _cut(texts)
+        for reading in run_blocks(read, chunks, threads=self.threads, description="reading texts", unit="chunks"):
+            terms = vocabulary.add(reading)
+            if keep:
+                pending.append((reading.ids, reading.offsets, terms))
+        order = vocabulary.order(ngrams=ngrams, min_rows=self.min_rows, max_features=self.max_features)
+        if not len(order):
+            raise InputError(
+                f"No term occurs in {self.min_rows} rows or more: lower min_rows."
+                if vocabulary.n_terms
+                else "The texts hold no words (two or more letters or digits): check that they are the right field."
+            )
+        self.n_rows_ = len(texts)
+        self.term_bytes_, self.term_offsets_ = vocabulary.spell(order, ngrams=ngrams)
+        self.idf_ = _IDF[self.idf](len(texts), vocabulary.rows[order]).astype(np.float32)
+        columns = np.full(vocabulary.n_terms, -1, np.int32)
+        columns[order] = np.arange(len(order), dtype=np.int32)
+        return pending, columns
+
+    def _check_parameters(self) -> None:
+        for name in ("ngrams", "min_rows", "max_features"):
+            value = getattr(self, name)
+            if name == "max_features" and value is None:
+                continue
+            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+                suffix = ", or None for no limit" if name == "max_features" else ""
+                raise ParameterError(name, value, f"must be a whole number of at least 1{suffix}")
+        for name in ("sublinear_tf", "lowercase", "l2"):
+            if not isinstance(getattr(self, name), bool | np.bool_):
+                raise ParameterError(name, getattr(self, name), "must be True or False")
+        if self.idf not in _IDF:
+            raise ParameterError("idf", self.idf, f"must be one of {', '.join(_IDF)}")
+
+    def _check_fitted(self) -> None:
+        if not hasattr(self, "term_bytes_"):
+            raise NotFittedError("This Tfidf has not learned any features yet: call fit or fit_transform first.")
+
+    def _prepare(self) -> tuple[Lookup, npt.NDArray[np.float32]]:
+        """Build what `transform` needs from the fitted arrays, at its first call."""
+        self._check_fitted()
+        made_from, lookup, idf = getattr(self, "_prepared", (None, None, None))
+        if lookup is None or idf is None or made_from is not self.term_bytes_:
+            tables = character_tables(bool(self.lowercase))
+            lookup = make_lookup(self.term_bytes_, self.term_offsets_, tables, int(self.ngrams))
+            idf = np.array(self.idf_, np.float32)
+            self._prepared = (self.term_bytes_, lookup, idf)
+        return lookup, idf
+
+    def _weigh(self, ids: Ids, offsets: Offsets, columns: Ids, idf: npt.NDArray[np.float32]) -> Part:
+        return _weigh_rows(ids, offsets, columns, idf, bool(self.sublinear_tf), bool(self.l2))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.string = True
+        tags.input_tags.two_d_array = False
+        return tags
+
+
+_DONE = np.empty(0, np.int32), np.zeros(1, np.int64), np.empty(0, np.int32)
+
+
+def _stack(parts: list[Part], n_features: int) -> sp.csr_array:
+    """Put chunks of rows under one another, letting go of each as it is copied."""
+    if len(parts) == 1:
+        indices, data, indptr = parts[0]
+    else:
+        size = sum(len(part[0]) for part in parts)
+        indices, data = np.empty(size, np.int32), np.empty(size, np.float32)
+        row_ends = []
+        end = 0
+        parts.reverse()
+        while parts:
+            part = parts.pop()
+            begin, end = end, end + len(part[0])
+            indices[begin:end], data[begin:end] = part[0], part[1]
+            row_ends.append(part[2][1:] + begin)
+        indptr = np.concatenate([np.zeros(1, np.int64), *row_ends])
+    if indptr[-1] <= np.iinfo(np.int32).max:
+        indptr = indptr.astype(np.int32)  # scipy gives both the wider type, and longtail's indices are int32
+    matrix = sp.csr_array((data, indices, indptr), shape=(len(indptr) - 1, n_features))
+    matrix.has_canonical_format = True
+    return matrix
+
+
+def _as_texts(texts: Iterable[str]) -> list[str]:
+    if isinstance(texts, str | bytes):
+        raise InputError("texts must be a list of texts, got a single one: put it in a list.")
+    try:
+        listed = texts if isinstance(texts, list) else list(texts)
+    except TypeError:
+        raise InputError(f"texts must be a list of texts, got {type(texts).__name__}.") from None
+    if not set(map(type, listed)) <= {str}:
+        for position, text in enumerate(listed):
+            if not isinstance(text, str):
+                raise InputError(f"texts[{position}] must be a text, got {type(text).__name__}: convert it to str.")
+    return listed
+
+
+def _cut(texts: list[str]) -> list[Sequence[str]]:
+    """Cut texts into chunks of a few million characters."""
+    if len(texts) <= 1:
+        return [texts]
+    ends = np.cumsum([len(text) for text in texts])
+    chunk = ends // _CHUNK_CHARACTERS
+    borders = [0, *(np.flatnonzero(np.diff(chunk)) + 1).tolist(), len(texts)]
+    return [texts[begin:end] for begin, end in pairwise(borders)]
+
+
+@njit(nogil=True, cache=True)
+def _weigh_rows(
+    ids: Ids, offsets: Offsets, columns: Ids, idf: npt.NDArray[np.float32], sublinear: bool, l2: bool
+) -> Part:
+    """Count and weigh the terms of each row: columns in order, values, and where each row begins and ends."""
+    n_rows = len(offsets) - 1
+    indices = np.empty(len(ids), np.int32)
+    data = np.empty(len(ids), np.float32)
+    ends = np.zeros(n_rows + 1, np.int64)
+    longest = 0
+    for row in range(n_rows):
+        longest = max(longest, offsets[row + 1] - offsets[row])
+    found = np.empty(longest, np.int32)
+    spare = np.empty(longest, np.int32)
+    values = np.empty(longest, np.float64)
+    bits = 1
+    while len(idf) >> bits:
+        bits += 1
+    top = 0
+    for row in range(n_rows):
+        count = 0
+        for at in range(offsets[row], offsets[row + 1]):
+            column = columns[ids[at]]
+            if column >= 0 and idf[column] != 0:
+                found[count] = column
+                count += 1
+        ordered = _sorted(found, spare, count, bits)
+        at = 0
+        size = 0
+        squares = 0.0
+        while at < count:
+            column = ordered[at]
+            tf = 1
+            while at + tf < count and ordered[at + tf] == column:
+                tf += 1
+            at += tf
+            value = np.float64(tf)
+            if sublinear:
+                value = 1.0 + (_LOGARITHMS[tf] if tf < len(_LOGARITHMS) else np.log(value))
+            value *= idf[column]
+            squares += value * value
+            indices[top + size] = column
+            values[size] = value
+            size += 1
+        scale = 1.0 / np.sqrt(squares) if l2 and squares > 0 else 1.0
+        for place in range(size):
+            data[top + place] = values[place] * scale
+        top += size
+        ends[row + 1] = top
+    return indices[:top].copy(), data[:top].copy(), ends
+
+
+@njit(nogil=True, cache=True)
+def _sorted(keys: Ids, spare: Ids, count: int, bits: int) -> Ids:
+    """Sort the first `count` keys: by insertion if there are few, otherwise by radix of nine bits."""
+    if count <= 40:
+        for i in range(1, count):
+            key = keys[i]
+            j = i - 1
+            while j >= 0 and keys[j] > key:
+                keys[j + 1] = keys[j]
+                j -= 1
+            keys[j + 1] = key
+        return keys
+    places = np.empty(513, np.int64)
+    for shift in range(0, bits, 9):
+        places[:] = 0
+        for i in range(count):
+            places[(keys[i] >> shift & 511) + 1] += 1
+        for i in range(512):
+            places[i + 1] += places[i]
+        for i in range(count):
+            digit = keys[i] >> shift & 511
+            spare[places[digit]] = keys[i]
+            places[digit] += 1
+        keys, spare = spare, keys
+    return keys

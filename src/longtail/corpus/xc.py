@@ -1,0 +1,299 @@
+"""The text format of the Extreme Classification Repository: ``rows features labels``, then a line for each row."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import NoReturn
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from longtail.corpus.dataset import Dataset
+from longtail.corpus.streams import ByteReader, write_whole
+from longtail.engine.progress import progress_bar
+from longtail.errors import InputError
+
+CHUNK = 1 << 24
+_LARGEST = 2**31 - 1
+_LINE_END = re.compile(rb"[ \t\r\n]")
+
+
+def read_xc(path: str | os.PathLike[str]) -> Dataset:
+    """Read a file in XC text format, plain or compressed (.gz, .xz, .zst).
+
+    The first line is ``rows features labels``; each line after it is a row: its label ids, joined by commas, then
+    ``feature:value`` pairs, joined by spaces. Ids count from 0. A row without labels begins with a space or with its
+    first pair; a row without features ends after its labels. Pairs and labels may stand in any order.
+
+    Values are what ``numpy.float32(float(text))`` gives. The file is read in pieces of 16 MB, so that memory stays
+    bounded beyond the result.
+
+    Parameters
+    ----------
+    path : path-like
+
+    Returns
+    -------
+    Dataset
+        With `X` and `Y`, and no names.
+
+    Raises
+    ------
+    InputError
+        With file, line and reason: wrong header, wrong number of rows, an id out of range or twice in a row, a value
+        that is no finite number, anything else that is not in the format, an empty file, a damaged archive.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp(), "toy.txt")
+    >>> _ = path.write_text("2 3 4\\n0,2 1:0.5 2:1\\n3 0:2\\n")
+    >>> read_xc(path)
+    Dataset('toy': 2 rows, 3 features, 4 labels, 1.50 labels a row)
+    """
+    with ByteReader(path) as stream:
+        return _Parser(stream).run()
+
+
+class _Parser:
+    """The state of one read: a window of text that slides over the file, and the arrays that grow."""
+
+    def __init__(self, stream: ByteReader) -> None:
+        from longtail.corpus import xc_kernels
+
+        self.kernels = xc_kernels
+        self.stream = stream
+        self.path = stream.path
+        self.window = bytearray(min(max(4 * stream.size, 1 << 12), CHUNK))
+        self.filled = 0
+        self.ended = False
+        self.shape = (0, 0, 0)
+        self.state = np.zeros(xc_kernels.STATE_SIZE, np.int64)
+        self.x_indptr, self.y_indptr = np.zeros(1, np.int64), np.zeros(1, np.int64)
+        self.x_indices, self.x_data = np.empty(0, np.int32), np.empty(0, np.float32)
+        self.y_indices = np.empty(0, np.int32)
+
+    def run(self) -> Dataset:
+        with progress_bar(f"reading {os.path.basename(self.path)}", self.stream.size >> 20, "MB") as advance:
+            shown = 0
+            start = self._header()
+            while True:
+                end = self.window.rfind(b"\n", 0, self.filled) + 1
+                if end > start:
+                    self._parse(start, end)
+                rest = self.filled - end
+                self.window[:rest] = self.window[end : self.filled]
+                self.filled, start = rest, 0
+                advance((self.stream.consumed >> 20) - shown)
+                shown = self.stream.consumed >> 20
+                if self.ended:
+                    break
+                if rest == len(self.window) - 1:
+                    self._widen()
+                self._fill()
+        return self._result()
+
+    def _fill(self) -> None:
+        with memoryview(self.window) as view:
+            while self.filled < len(self.window) - 1:  # room for a last newline
+                count = self.stream.readinto(view[self.filled : -1])
+                if count == 0:
+                    self.ended = True
+                    if self.filled and self.window[self.filled - 1] != 10:
+                        self.window[self.filled] = 10
+                        self.filled += 1
+                    return
+                self.filled += count
+
+    def _widen(self) -> None:
+        _, features, labels = self.shape
+        if len(self.window) > CHUNK + 64 * features + 16 * labels:
+            self._fail(f"is longer than a row of {features} features and {labels} labels can be.", self._line())
+        wider = bytearray(2 * len(self.window))
+        wider[: self.filled] = self.window[: self.filled]
+        self.window = wider
+
+    def _header(self) -> int:
+        self._fill()
+        if self.filled == 0:
+            self._fail("is empty: the first line must be 'rows features labels'.", None)
+        end = self.window.find(b"\n", 0, self.filled) + 1
+        begin = 3 if self.window.startswith(b"\xef\xbb\xbf") else 0
+        line = bytes(self.window[begin : end or self.filled])
+        counts = re.fullmatch(rb"[ \t]*(\d{1,18})[ \t]+(\d{1,18})[ \t]+(\d{1,18})[ \t]*\r?\n", line)
+        if counts is None:
+            self._fail(f"the first line must be 'rows features labels', it is {_quote(line.strip())}.", 1)
+        rows, features, labels = (int(count) for count in counts.groups())
+        for what, count in (("features", features), ("labels", labels)):
+            if count > _LARGEST:
+                self._fail(f"the header has {count} {what}: at most {_LARGEST} are supported.", 1)
+        self.shape = (rows, features, labels)
+        return end
+
+    def _parse(self, start: int, end: int) -> None:
+        kernels, state = self.kernels, self.state
+        size = end - start
+        lines = self.window.count(b"\n", start, end)
+        first, first_entry = int(state[kernels.ROW]), int(state[kernels.FEATURES])
+        for indptr in (self.x_indptr, self.y_indptr):
+            _reserve(indptr, first + lines + 1)
+        for array in (self.x_indices, self.x_data):  # no pair is shorter than "1:2 ", no label than "1,"
+            _reserve(array, first_entry + size // 4 + 1)
+        _reserve(self.y_indices, int(state[kernels.LABELS]) + size // 2 + 1)
+        unsure = np.empty(2 * (size // 4 + 1), np.int64)
+        text = np.frombuffer(self.window, np.uint8)
+        state[kernels.POSITION], state[kernels.UNSURE] = start, 0
+        status = kernels.parse_rows(
+            text, end, *self.shape, self.x_indptr, self.x_indices, self.x_data, self.y_indptr, self.y_indices,
+            unsure, state,
+        )  # fmt: skip
+        for entry, place in unsure[: 2 * state[kernels.UNSURE]].reshape(-1, 2):
+            if entry < state[kernels.FEATURES]:
+                self.x_data[entry] = self._value(int(entry), int(place))
+        last = int(state[kernels.ROW])
+        for flag, what, indptr, indices, data in (
+            (kernels.UNSORTED_LABELS, "label", self.y_indptr, self.y_indices, np.empty(0, np.float32)),
+            (kernels.UNSORTED_FEATURES, "feature", self.x_indptr, self.x_indices, self.x_data),
+        ):
+            if state[flag]:
+                twice = np.full(2, -1, np.int64)
+                kernels.order_rows(indptr, indices, data, first, last, twice)
+                if twice[0] >= 0:
+                    self._fail(f"{what} {twice[1]} stands twice in this row: remove one.", int(twice[0]) + 2)
+                state[flag] = 0
+        if status != kernels.OK:
+            self._explain(status)
+
+    def _token(self, place: int) -> bytes:
+        end = _LINE_END.search(self.window, place)
+        return bytes(self.window[place : end.start() if end else self.filled])
+
+    def _value(self, entry: int, place: int) -> np.float32:
+        token = self._token(place)
+        with np.errstate(over="ignore"):
+            value = np.float32(float(token))
+        if not np.isfinite(value):
+            row = int(np.searchsorted(self.x_indptr[: self.state[self.kernels.ROW] + 1], entry, "right")) - 1
+            self._fail(_not_finite(token), row + 2)
+        return value
+
+    def _line(self) -> int:
+        return int(self.state[self.kernels.ROW]) + 2
+
+    def _explain(self, status: int) -> NoReturn:
+        kernels = self.kernels
+        rows, features, labels = self.shape
+        token = self._token(int(self.state[kernels.PLACE]))
+        shown = _quote(token)
+        value = token.partition(b":")[2].lstrip(b"+-").lower()
+        if status == kernels.EXTRA_ROW:
+            reason = f"the header promises {rows} rows, but more follows: {shown}."
+        elif status == kernels.LABEL_RANGE:
+            reason = f"label {_quote(token.split(b',')[0])} is out of range: the header allows {_allowed(labels)}."
+        elif status == kernels.FEATURE_RANGE:
+            index = _quote(token.split(b":")[0])
+            reason = f"feature {index} is out of range: the header allows {_allowed(features)}."
+        elif status == kernels.TOO_LARGE or value.startswith((b"nan", b"inf")):
+            reason = _not_finite(token)
+        elif not _is_text(token):
+            reason = f"{shown} is not text: this is no file in XC format, or it is damaged."
+        elif status == kernels.BAD_LABEL:
+            reason = f"{shown} is not a list of label ids like 3,17."
+        else:
+            reason = f"{shown} is not feature:value with a number for each."
+        self._fail(reason, self._line())
+
+    def _fail(self, reason: str, line: int | None) -> NoReturn:
+        raise InputError(reason, path=self.path, line=line)
+
+    def _result(self) -> Dataset:
+        kernels, state = self.kernels, self.state
+        rows, features, labels = self.shape
+        if state[kernels.ROW] != rows:
+            self._fail(
+                f"the header promises {rows} rows, but the file has {state[kernels.ROW]}: it may be cut short.", 1
+            )
+        for array, used in (
+            (self.x_indptr, rows + 1),
+            (self.y_indptr, rows + 1),
+            (self.x_indices, int(state[kernels.FEATURES])),
+            (self.x_data, int(state[kernels.FEATURES])),
+            (self.y_indices, int(state[kernels.LABELS])),
+        ):
+            array.resize(used, refcheck=False)
+        ones = np.ones(len(self.y_indices), np.float32)
+        X = sp.csr_array((self.x_data, self.x_indices, _offsets(self.x_indptr)), shape=(rows, features))
+        Y = sp.csr_array((ones, self.y_indices, _offsets(self.y_indptr)), shape=(rows, labels))
+        X.has_canonical_format = Y.has_canonical_format = True
+        return Dataset(X, Y, name=os.path.basename(self.path).split(".")[0])
+
+
+def write_xc(dataset: Dataset, path: str | os.PathLike[str]) -> None:
+    """Write a data set in XC text format, compressed if the name ends in .gz, .xz or .zst.
+
+    Values are rounded to as few digits as `read_xc` needs to turn them back into the same float32. The file appears
+    under its name only when it is complete.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        With features; names and texts have no place in this format.
+    path : path-like
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp(), "toy.txt")
+    >>> write_xc(Dataset([[0, 0.1], [2, 0]], [[1, 0, 1], [0, 0, 0]]), path)
+    >>> path.read_text()
+    '2 2 3\\n0,2 1:0.1\\n 0:2\\n'
+    """
+    from longtail.corpus import xc_kernels
+
+    X, Y = dataset.X, dataset.Y
+    if X is None:
+        raise InputError("XC format needs features, this data set has only texts: save it as .jsonl.", path=path)
+    x_indptr, y_indptr = X.indptr.astype(np.int64), Y.indptr.astype(np.int64)
+    x_indices, y_indices = X.indices.astype(np.int32, copy=False), Y.indices.astype(np.int32, copy=False)
+    longest = 30 * x_indptr + 11 * y_indptr + np.arange(len(x_indptr))  # bytes that the rows before may take
+    with write_whole(path) as file:
+        file.write(f"{X.shape[0]} {X.shape[1]} {Y.shape[1]}\n".encode())
+        first = 0
+        while first < X.shape[0]:
+            last = max(int(np.searchsorted(longest, longest[first] + CHUNK, "right")) - 1, first + 1)
+            out = np.empty(int(longest[last] - longest[first]), np.uint8)
+            size = xc_kernels.format_rows(x_indptr, x_indices, X.data, y_indptr, y_indices, first, last, out)
+            file.write(out[:size].data)
+            first = last
+
+
+def _reserve(array: npt.NDArray[np.int64] | npt.NDArray[np.int32] | npt.NDArray[np.float32], size: int) -> None:
+    if len(array) < size:
+        array.resize(max(size, len(array) + len(array) // 8), refcheck=False)
+
+
+def _offsets(indptr: npt.NDArray[np.int64]) -> npt.NDArray[np.int64] | npt.NDArray[np.int32]:
+    """Use the type that scipy wants beside int32 indices; given another, it copies both arrays."""
+    return indptr.astype(np.int32) if indptr[-1] <= _LARGEST else indptr
+
+
+def _allowed(count: int) -> str:
+    return f"0 to {count - 1}, counting from 0" if count else "none"
+
+
+def _not_finite(token: bytes) -> str:
+    return f"{_quote(token)} has a value that is not a finite 32-bit number: remove or replace it."
+
+
+def _is_text(token: bytes) -> bool:
+    try:
+        return token.decode().isprintable()
+    except UnicodeDecodeError:
+        return False
+
+
+def _quote(token: bytes) -> str:
+    short = token if len(token) <= 40 else token[:37] + b"..."
+    return repr(short.decode()) if _is_text(short) else repr(short)[1:]

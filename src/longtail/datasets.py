@@ -1,0 +1,53 @@
+"""Data sets by name: load what is bundled, look up what is published, check what was downloaded.
+
+Examples
+--------
+>>> from longtail import datasets
+>>> datasets.load("debian-tags", "test")
+Dataset('debian-tags:test': 5,592 rows, texts, 598 labels with names, 3.82 labels a row)
+>>> datasets.describe("Amazon-670K").labels
+670091
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from longtail.corpus.dataset import Dataset
+from longtail.corpus.formats import load_bundled
+from longtail.corpus.registry import DatasetInfo, check_split, describe, names
+from longtail.corpus.verify import Verified, verify
+
+__all__ = ["DatasetInfo", "Verified", "describe", "load", "names", "verify"]
+
+
+def load(name: str, split: str = "train", *, label_names: Sequence[str] | None = None) -> Dataset:
+    """Load a data set that comes with the package.
+
+    Parameters
+    ----------
+    name : str
+        Its name, or name and split in one: ``"debian-depends:test"``.
+    split : str
+        "train" or "test".
+    label_names : sequence of str, optional
+        Names that define the label ids. By default both splits share the same ids: the names of the training rows,
+        sorted, then those that only test rows have.
+
+    Returns
+    -------
+    Dataset
+
+    Raises
+    ------
+    InputError
+        If there is no such data set, or it is one that the user has to fetch: says where.
+
+    Examples
+    --------
+    >>> load("debian-tags:test").n_rows
+    5592
+    """
+    name, _, named_split = name.partition(":")
+    info = describe(name)
+    return load_bundled(info, check_split(named_split or split, info.name), label_names=label_names)

@@ -1,0 +1,142 @@
+"""Results by label frequency: head, torso and tail, deciles, or bins of one's own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from longtail.errors import InputError, ParameterError
+from longtail.metrics.scores import text_table
+
+Bins = Literal["head-torso-tail", "deciles"] | Sequence[int]
+
+HEAD_SHARE, TORSO_SHARE = 0.5, 0.9
+
+
+@dataclass(frozen=True)
+class FrequencyBin:
+    """The labels of one frequency bin and how they fare.
+
+    Parameters
+    ----------
+    name : str
+        Such as ``"tail"``.
+    n_labels : int
+        Labels in the bin.
+    counts : tuple of int
+        Smallest and largest training count among them; (0, 0) for an empty bin.
+    n_true : int
+        True labels of the test rows that belong to the bin.
+    scores : mapping of str to float
+        In percent at each k: ``P@k`` and ``PSP@k`` are the bin's share of the whole, so that they add up to it over the
+        bins; ``recall@k`` is the share of the bin's true labels that stand in the first k places, over all rows
+        together; ``C@k`` is coverage among the bin's labels. The last two are NaN where no row has a label
+        of the bin.
+    """
+
+    name: str
+    n_labels: int
+    counts: tuple[int, int]
+    n_true: int
+    scores: Mapping[str, float]
+
+
+class FrequencyTable(Sequence[FrequencyBin]):
+    """Frequency bins, the most frequent labels first; printing shows a table."""
+
+    def __init__(self, bins: Sequence[FrequencyBin]) -> None:
+        self._bins = tuple(bins)
+
+    @overload
+    def __getitem__(self, index: int) -> FrequencyBin: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[FrequencyBin]: ...
+    def __getitem__(self, index: int | slice) -> FrequencyBin | Sequence[FrequencyBin]:
+        return self._bins[index]
+
+    def __len__(self) -> int:
+        return len(self._bins)
+
+    def __iter__(self) -> Iterator[FrequencyBin]:
+        return iter(self._bins)
+
+    def table(self) -> str:
+        """Lay the bins out as text: a line for each bin, a column for each metric."""
+        keys = list(self._bins[0].scores)
+        cells = [["", "labels", "training rows", "true", *keys]]
+        for item in self:
+            low, high = item.counts
+            rows = "" if not item.n_labels else str(low) if low == high else f"{low}-{high}"
+            values = ("" if np.isnan(item.scores[key]) else f"{item.scores[key]:.2f}" for key in keys)
+            cells.append([item.name, str(item.n_labels), rows, str(item.n_true), *values])
+        return text_table(cells)
+
+    def __repr__(self) -> str:
+        return f"Scores by label frequency, in percent\n{self.table()}"
+
+
+def frequency_bins(
+    label_counts: npt.ArrayLike, bins: Bins = "head-torso-tail"
+) -> tuple[npt.NDArray[np.int64], list[str]]:
+    """Put every label into one bin by its training count.
+
+    Parameters
+    ----------
+    label_counts : array of int, shape (n_labels,)
+        Training rows of each label.
+    bins : {"head-torso-tail", "deciles"} or increasing sequence of int
+        - ``"head-torso-tail"``: a label is in the head if the labels more frequent than it hold less than half of all
+          label assignments of the training rows, else in the torso if they hold less than 90 %, else in the tail.
+          Labels of equal frequency are never parted, and unseen labels are in the tail.
+        - ``"deciles"``: ten groups of equal numbers of labels (to within one), decile 1 with the most frequent; labels
+          of equal frequency go by label id.
+        - numbers: the least training counts of the bins above the lowest, so ``[1, 6]`` parts labels into those with 6
+          or more training rows, 1 to 5, and none.
+
+    Returns
+    -------
+    bin_of_label : ndarray of int64, shape (n_labels,)
+    names : list of str
+        Of the bins, the most frequent labels first.
+
+    Examples
+    --------
+    >>> frequency_bins([60, 30, 3, 3, 0])
+    (array([0, 1, 2, 2, 2]), ['head', 'torso', 'tail'])
+    >>> frequency_bins([60, 30, 3, 3, 0], [1, 10])
+    (array([0, 0, 1, 1, 2]), ['10 or more', '1-9', '0'])
+    """
+    counts = np.asarray(label_counts)
+    if counts.ndim != 1 or counts.dtype.kind not in "iu" or (counts.size and counts.min() < 0):
+        raise InputError("label_counts must be one whole number of training rows for each label.")
+    counts = counts.astype(np.int64)
+    if isinstance(bins, str):
+        if bins == "head-torso-tail":
+            return _by_share(counts), ["head", "torso", "tail"]
+        if bins == "deciles":
+            order = np.argsort(-counts, kind="stable")
+            position = np.empty_like(order)
+            position[order] = np.arange(len(order))
+            return position * 10 // max(len(order), 1), [f"decile {number}" for number in range(1, 11)]
+        raise ParameterError("bins", bins, 'must be "head-torso-tail", "deciles" or increasing training counts')
+    edges = np.asarray(bins)
+    if edges.ndim != 1 or not edges.size or edges.dtype.kind not in "iu" or edges[0] < 1 or (np.diff(edges) < 1).any():
+        raise ParameterError("bins", bins, "must hold increasing training counts, the first at least 1")
+    lowest = [0, *edges.tolist()]
+    names = [f"{low}-{high - 1}" if high - 1 > low else f"{low}" for low, high in pairwise(lowest)]
+    return len(edges) - np.digitize(counts, edges), [f"{lowest[-1]} or more", *reversed(names)]
+
+
+def _by_share(counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    levels, level = np.unique(counts, return_inverse=True)
+    held = levels * np.bincount(level, minlength=len(levels))
+    above = held.sum() - np.cumsum(held)
+    bins: npt.NDArray[np.int64] = np.zeros(len(levels), np.int64)
+    for share in (HEAD_SHARE, TORSO_SHARE):
+        bins += above >= share * held.sum()
+    return bins[level]

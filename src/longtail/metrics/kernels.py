@@ -1,0 +1,130 @@
+"""Loops over judged predictions: arrays in, arrays filled, one thread.
+
+Matrices of places by rows are place-major, so that running sums over the places go along contiguous rows.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+Int32 = npt.NDArray[np.int32]
+Int64 = npt.NDArray[np.int64]
+UInt8 = npt.NDArray[np.uint8]
+Float32 = npt.NDArray[np.float32]
+Float64 = npt.NDArray[np.float64]
+
+
+@njit(nogil=True, cache=True)
+def first_duplicate(labels: Int32) -> int:
+    """Row of `labels` (n by k) that ranks a label twice, or -1; negative ids are padding and may repeat."""
+    n, k = labels.shape
+    for row in range(n):
+        for place in range(1, k):
+            label = labels[row, place]
+            if label < 0:
+                continue
+            for earlier in range(place):
+                if labels[row, earlier] == label:
+                    return row
+    return -1
+
+
+@njit(nogil=True, cache=True)
+def judge(labels: Int32, indptr: Int64, indices: Int32, weights: Float64, hits: UInt8, gains: Float64) -> None:
+    """Mark the predictions that are true in `hits` (k by n), and put their weight in `gains` if there are weights.
+
+    ``indices[indptr[row]:indptr[row + 1]]`` are the sorted true labels of a row of `labels` (n by k).
+    """
+    n, k = labels.shape
+    weighted = weights.size > 0
+    for row in range(n):
+        start, end = indptr[row], indptr[row + 1]
+        for place in range(k):
+            label = labels[row, place]
+            low, high = start, end
+            while low < high:
+                middle = (low + high) // 2
+                if indices[middle] < label:
+                    low = middle + 1
+                else:
+                    high = middle
+            hit = low < end and indices[low] == label
+            hits[place, row] = hit
+            if weighted:
+                gains[place, row] = weights[label] if hit else 0.0
+
+
+@njit(nogil=True, cache=True)
+def best_gains(indptr: Int64, indices: Int32, weights: Float64, best: Float64) -> None:
+    """Fill `best` (k by n) with the k largest weights among the true labels of each row, largest first, then zeros."""
+    k, n = best.shape
+    largest = np.empty(k, np.float64)
+    for row in range(n):
+        filled = 0
+        for position in range(indptr[row], indptr[row + 1]):
+            weight = weights[indices[position]]
+            if filled == k and weight <= largest[k - 1]:
+                continue
+            place = filled if filled < k else k - 1
+            while place > 0 and largest[place - 1] < weight:
+                largest[place] = largest[place - 1]
+                place -= 1
+            largest[place] = weight
+            filled = min(filled + 1, k)
+        for place in range(k):
+            best[place, row] = largest[place] if place < filled else 0.0
+
+
+@njit(nogil=True, cache=True)
+def count_labels(labels: Int32, marks: UInt8, span: Int64, counts: Int64) -> None:
+    """Add each mark (k by n) to its label's row of `counts`, in the column that `span` gives for its place."""
+    n, k = labels.shape
+    for row in range(n):
+        for place in range(k):
+            label = labels[row, place]
+            if label >= 0:
+                counts[label, span[place]] += marks[place, row]
+
+
+@njit(nogil=True, cache=True)
+def add_up(values: Float64, high: Float64, low: Float64) -> None:
+    """Add each row of `values` to its total ``high + low``, where `low` gathers what rounding took from `high`.
+
+    Carrying the rounding error along (Knuth's two-sum) makes the total independent of the order of the rows and of
+    how they are cut into chunks.
+    """
+    m, n = values.shape
+    for item in range(m):
+        total, rest = high[item], low[item]
+        for position in range(n):
+            value = values[item, position]
+            after = total + value
+            added = after - total
+            rest += (total - (after - added)) + (value - added)
+            total = after
+        high[item], low[item] = total, rest
+
+
+@njit(nogil=True, cache=True)
+def select_top(indptr: Int64, indices: Int32, scores: Float32, labels: Int32, best: Float32) -> None:
+    """Fill `labels` and `best` (n by k) with each row's k highest stored scores; equal scores by the lower label id.
+
+    The entries of a row are sorted by label id; both outputs hold their padding already.
+    """
+    n, k = labels.shape
+    for row in range(n):
+        filled = 0
+        for position in range(indptr[row], indptr[row + 1]):
+            score = scores[position]
+            if filled == k and score <= best[row, k - 1]:
+                continue
+            place = filled if filled < k else k - 1
+            while place > 0 and best[row, place - 1] < score:
+                best[row, place] = best[row, place - 1]
+                labels[row, place] = labels[row, place - 1]
+                place -= 1
+            best[row, place] = score
+            labels[row, place] = indices[position]
+            filled = min(filled + 1, k)

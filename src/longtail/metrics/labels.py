@@ -1,0 +1,59 @@
+"""Results label by label."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+
+@dataclass(frozen=True)
+class LabelScores:
+    """How each label fares within the first k places; all arrays have one entry a label.
+
+    Parameters
+    ----------
+    k : int
+        Places that count.
+    true : ndarray of int64
+        Rows that have the label.
+    predicted : ndarray of int64
+        Rows that rank it in the first k places.
+    hits : ndarray of int64
+        Rows where both hold.
+
+    Examples
+    --------
+    >>> scores = LabelScores(5, np.array([4, 0]), np.array([2, 0]), np.array([1, 0]))
+    >>> scores.precision, scores.recall, scores.f1.round(2)
+    (array([50., nan]), array([25., nan]), array([33.33,   nan]))
+    """
+
+    k: int
+    true: npt.NDArray[np.int64]
+    predicted: npt.NDArray[np.int64]
+    hits: npt.NDArray[np.int64]
+
+    @property
+    def precision(self) -> npt.NDArray[np.float64]:
+        """Hits over predictions, in percent; NaN for a label that is never predicted."""
+        return percent(self.hits, self.predicted)
+
+    @property
+    def recall(self) -> npt.NDArray[np.float64]:
+        """Hits over rows with the label, in percent; NaN for a label that no row has."""
+        return percent(self.hits, self.true)
+
+    @property
+    def f1(self) -> npt.NDArray[np.float64]:
+        """Harmonic mean of precision and recall, in percent; NaN for a label neither predicted nor true."""
+        return percent(2 * self.hits, self.true + self.predicted)
+
+
+def percent(part: npt.ArrayLike, whole: npt.ArrayLike) -> npt.NDArray[np.float64]:
+    """Divide and multiply by 100; NaN where the whole is 0."""
+    part, whole = np.broadcast_arrays(np.asarray(part, np.float64), np.asarray(whole, np.float64))
+    result = np.full(whole.shape, np.nan)
+    np.divide(part, whole, out=result, where=whole != 0)
+    return 100.0 * result

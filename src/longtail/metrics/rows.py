@@ -1,0 +1,159 @@
+"""The core of every metric: predictions judged row by row, and metrics as ratios of sums over the rows.
+
+A metric at k is ``sum(numerators) / sum(denominators)`` with one numerator and one denominator a row. Totals over any
+set of rows, drawn once or many times, therefore follow from the same two arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from longtail.metrics.kernels import best_gains, judge
+
+Matrix = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class JudgedRows:
+    """What every place of every row is worth; matrices are k places by n rows.
+
+    Parameters
+    ----------
+    hits : ndarray of uint8, shape (k, n)
+        1 where the label at this place is a true label of the row.
+    n_true : ndarray of int64, shape (n,)
+        True labels of each row.
+    gains, best : ndarray of float64, shape (k, n), optional
+        Inverse propensity of the label at this place if it is a hit, else 0; and the row's largest inverse
+        propensities in falling order, which is what a perfect ranking would gain.
+    """
+
+    hits: npt.NDArray[np.uint8]
+    n_true: npt.NDArray[np.int64]
+    gains: Matrix | None = None
+    best: Matrix | None = None
+
+    @classmethod
+    def from_ranking(
+        cls,
+        labels: npt.NDArray[np.int32],
+        indptr: npt.NDArray[np.int64],
+        indices: npt.NDArray[np.int32],
+        inverse_propensity: npt.NDArray[np.float64] | None = None,
+        gain_labels: npt.NDArray[np.int32] | None = None,
+    ) -> JudgedRows:
+        """Judge `labels` (n by k, -1 for padding) by the sorted true labels of each row.
+
+        With `gain_labels` the propensity-scored gains are those of this other ranking.
+        """
+        shape = labels.shape[::-1]
+        hits, n_true, none = np.empty(shape, np.uint8), np.diff(indptr), np.empty((0, 0))
+        if inverse_propensity is None:
+            judge(labels, indptr, indices, np.empty(0), hits, none)
+            return cls(hits, n_true)
+        gains, best = np.empty(shape), np.empty(shape)
+        judge(labels, indptr, indices, inverse_propensity, hits, gains)
+        if gain_labels is not None:
+            judge(gain_labels, indptr, indices, inverse_propensity, np.empty(shape, np.uint8), gains)
+        best_gains(indptr, indices, inverse_propensity, best)
+        return cls(hits, n_true, gains, best)
+
+    @property
+    def discounts(self) -> Matrix:
+        """The worth of each place in DCG: 1 / log2(place + 1), places counted from 1; shape (k, 1)."""
+        return 1.0 / np.log2(np.arange(2, self.hits.shape[0] + 2))[:, None]
+
+    @cached_property
+    def hits_so_far(self) -> Matrix:
+        """Hits up to each place."""
+        return _running_sum(self.hits.astype(np.float64))
+
+    @cached_property
+    def discounted_gains_so_far(self) -> tuple[Matrix, Matrix]:
+        """Discounted gains up to each place, and those of a perfect ranking."""
+        gains, best = _weighted(self)
+        return _running_sum(gains * self.discounts), _running_sum(best * self.discounts)
+
+    def dcg_mass(self, ks: npt.NDArray[np.int64]) -> Matrix:
+        """Give the DCG of min(k, true labels) hits in the first places; 1 where a row has no true label."""
+        mass = np.cumsum(self.discounts)
+        return mass[np.clip(self.n_true[None, :], 1, ks[:, None]) - 1]
+
+
+Ratio = tuple[Matrix, Matrix]
+"""Numerators and denominators of a metric, each of shape (number of ks, n)."""
+
+
+def _running_sum(values: Matrix) -> Matrix:
+    """Sum over the places so far; numpy's cumsum steps across the rows here and takes several times as long."""
+    total = np.empty_like(values)
+    total[0] = values[0]
+    for place in range(1, len(values)):
+        np.add(total[place - 1], values[place], out=total[place])
+    return total
+
+
+def _everywhere(value: npt.ArrayLike, like: Matrix) -> Matrix:
+    return np.broadcast_to(np.asarray(value, np.float64), like.shape)
+
+
+def precision(rows: JudgedRows, ks: npt.NDArray[np.int64]) -> Ratio:
+    """P: hits over k, whatever the number of predictions or true labels."""
+    hits = rows.hits_so_far[ks - 1]
+    return hits, _everywhere(ks[:, None], hits)
+
+
+def ndcg(rows: JudgedRows, ks: npt.NDArray[np.int64]) -> Ratio:
+    """Compute nDCG: discounted hits over those of a perfect ranking of min(k, true labels) places."""
+    gain = _running_sum(rows.hits * rows.discounts)[ks - 1] / rows.dcg_mass(ks)
+    return gain, _everywhere(1, gain)
+
+
+def recall(rows: JudgedRows, ks: npt.NDArray[np.int64]) -> Ratio:
+    """R: hits over the row's true labels."""
+    share = rows.hits_so_far[ks - 1] / np.maximum(rows.n_true, 1)
+    return share, _everywhere(1, share)
+
+
+def psp(rows: JudgedRows, ks: npt.NDArray[np.int64]) -> Ratio:
+    """PSP: inverse propensities of the hits over the k largest of the row's true labels."""
+    gains, best = _weighted(rows)
+    return _running_sum(gains)[ks - 1], _running_sum(best)[ks - 1]
+
+
+def psndcg_ratio(rows: JudgedRows, ks: npt.NDArray[np.int64]) -> Ratio:
+    """PSnDCG_ratio: discounted gains over discounted best gains, with no normaliser of the row."""
+    gains, best = rows.discounted_gains_so_far
+    return gains[ks - 1], best[ks - 1]
+
+
+def psndcg(rows: JudgedRows, ks: npt.NDArray[np.int64]) -> Ratio:
+    """PSnDCG: as PSnDCG_ratio, with both sides first divided by the row's DCG mass of min(k, true labels) places."""
+    gain, best = psndcg_ratio(rows, ks)
+    mass = rows.dcg_mass(ks)
+    return gain / mass, best / mass
+
+
+def _weighted(rows: JudgedRows) -> Ratio:
+    if rows.gains is None or rows.best is None:
+        raise ValueError("propensity-scored metrics need rows judged with inverse propensities")
+    return rows.gains, rows.best
+
+
+ROW_METRICS: dict[str, Callable[[JudgedRows, npt.NDArray[np.int64]], Ratio]] = {
+    "P": precision,
+    "nDCG": ndcg,
+    "PSP": psp,
+    "PSnDCG": psndcg,
+    "PSnDCG_ratio": psndcg_ratio,
+    "R": recall,
+}
+"""Every metric that is a ratio of sums over rows, by the name that stands before @k."""
+
+PROPENSITY_SCORED = frozenset({"PSP", "PSnDCG", "PSnDCG_ratio"})
+"""Those of them that need inverse propensities."""
