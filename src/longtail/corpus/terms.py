@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from longtail.corpus.tokens import Bytes, Ids, Int, Offsets, Packed, hash_of_one, next_word
+from longtail.corpus.tokens import Bytes, Ids, Int, Offsets, Packed, hash_of_one, next_word, scan
 
 TAG = np.uint64(0xFFFFFFFF00000000)
 _ID = np.uint64(0x00000000FFFFFFFF)
@@ -157,6 +157,7 @@ def read_rows(
     ids = np.empty(most, np.int32)
     offsets = np.zeros(n_rows + 1, np.int64)
     recent = np.empty(ngrams, np.int64)
+    lowered, plain, wide = scan(text, by_byte)
     n_terms = 0
     n_ids = 0
     for row in range(n_rows):
@@ -166,7 +167,7 @@ def read_rows(
         recent[:] = -1
         while True:
             top = starts[n_terms]
-            at, used, hashed = next_word(text, at, end, by_byte, by_code_point, words, top)
+            at, used, hashed = next_word(text, lowered, plain, wide, at, end, by_byte, by_code_point, words, top)
             if used == 0:
                 break
             head: Int = -1
@@ -233,6 +234,7 @@ def find_rows(
     word = np.empty(len(text) // 4 + 2, np.uint64)
     key = np.empty(1, np.uint64)
     recent = np.empty(ngrams, np.int64)
+    lowered, plain, wide = scan(text, by_byte)
     n_ids = 0
     for row in range(n_rows):
         if stop[0]:
@@ -240,7 +242,7 @@ def find_rows(
         at, end = row_offsets[row], row_offsets[row + 1]
         recent[:] = -1
         while True:
-            at, used, hashed = next_word(text, at, end, by_byte, by_code_point, word, 0)
+            at, used, hashed = next_word(text, lowered, plain, wide, at, end, by_byte, by_code_point, word, 0)
             if used == 0:
                 break
             _, last = locate(slots, words, starts, hashed, word, 0, used)

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator
+from sklearn.utils import ClassifierTags
 from sklearn.utils.validation import check_is_fitted
 
 from longtail.corpus.sparse import as_indicator, as_rows
@@ -19,8 +20,9 @@ from longtail.errors import InputError, ParameterError
 class Learner(BaseEstimator):
     """An estimator that ranks labels: ``fit(X, Y)``, ``predict_topk(X, k)``, ``predict(X)``.
 
-    A subclass stores its parameters verbatim in ``__init__``, implements `_fit` and `_topk`, and lists in `_stored` the
-    fitted attributes that a saved model keeps (arrays, sparse matrices, numbers, text, or other learners).
+    A subclass stores its parameters verbatim in ``__init__`` and checks them in `_check_parameters`, implements `_fit`
+    and `_topk`, and lists in `_stored` the fitted attributes that a saved model keeps besides those of its base classes
+    (arrays, sparse matrices, numbers, text, or other learners).
 
     Attributes
     ----------
@@ -34,7 +36,7 @@ class Learner(BaseEstimator):
         Training rows of each label.
     """
 
-    _stored: ClassVar[tuple[str, ...]] = ()
+    _stored: ClassVar[tuple[str, ...]] = ("n_features_in_", "n_labels_", "n_rows_", "label_counts_")
     _decision_threshold: ClassVar[float] = 0.0
 
     n_features_in_: int
@@ -49,6 +51,7 @@ class Learner(BaseEstimator):
         -------
         self
         """
+        self._check_parameters()
         rows, labels = as_rows(X), as_indicator(Y)
         if rows.shape[0] != labels.shape[0]:
             raise InputError(f"X has {rows.shape[0]} rows and Y has {labels.shape[0]}: they must be the same rows.")
@@ -89,6 +92,9 @@ class Learner(BaseEstimator):
         top = self.predict_topk(X, min(k, max(self.n_labels_, 1)))
         return top.at_least(np.nextafter(np.float32(threshold), np.float32(np.inf))).indicator(self.n_labels_)
 
+    def _check_parameters(self) -> None:
+        """Refuse parameters that make no sense; called before any work starts."""
+
     @abstractmethod
     def _fit(self, X: sp.csr_array, Y: sp.csr_array) -> None: ...
 
@@ -126,6 +132,7 @@ class Learner(BaseEstimator):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.estimator_type = "classifier"
+        tags.classifier_tags = ClassifierTags(multi_class=False, multi_label=True)
         tags.target_tags.required = True
         tags.target_tags.multi_output = True
         tags.target_tags.single_output = False

@@ -1,0 +1,19 @@
+"""The command line: `longtail train`, `predict`, `evaluate`, `recipes` and `data`.
+
+The modules here stay light: a command imports what it works with when it is called, so that help comes at once.
+"""
+
+from __future__ import annotations
+
+import sys
+
+
+def main() -> None:
+    """Run the program `longtail`."""
+    try:
+        from longtail.app.cli.console import tidy_when_terminated
+        from longtail.app.cli.program import program
+    except KeyboardInterrupt:
+        sys.exit(130)
+    tidy_when_terminated()
+    program()

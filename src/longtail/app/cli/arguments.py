@@ -1,0 +1,76 @@
+"""Arguments as people type them, checked before any work starts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from longtail.errors import InputError, ParameterError
+
+if TYPE_CHECKING:
+    from longtail.propensity import JainPropensity
+
+
+def parse_settings(settings: Iterable[str]) -> dict[str, Any]:
+    """Read ``name=value`` pairs: a value is JSON where it can be, else text; a dot in a name leads to a part.
+
+    Examples
+    --------
+    >>> parse_settings(["regularisation=0.5", "weighting.beta=0.99", "loss=hinge"])
+    {'regularisation': 0.5, 'weighting__beta': 0.99, 'loss': 'hinge'}
+    """
+    parsed: dict[str, Any] = {}
+    for setting in settings:
+        name, equals, text = setting.partition("=")
+        name = name.strip().replace(".", "__")
+        if not equals or not name:
+            raise ParameterError("--set", setting, "must be name=value")
+        if name in parsed:
+            raise ParameterError("--set", setting, f"must give {name} only once")
+        try:
+            parsed[name] = json.loads(text)
+        except ValueError:
+            parsed[name] = text.strip()
+    return parsed
+
+
+def parse_places(text: str) -> tuple[int, ...]:
+    """Read the places k of metrics.
+
+    Examples
+    --------
+    >>> parse_places("1, 3,5")
+    (1, 3, 5)
+    """
+    try:
+        places = tuple(dict.fromkeys(int(part) for part in text.split(",")))
+    except ValueError:
+        places = ()
+    if not places or min(places) < 1:
+        raise ParameterError("-k", text, "must be whole numbers of at least 1 with commas between, such as 1,3,5")
+    return places
+
+
+def parse_propensity(text: str) -> JainPropensity:
+    """Read the constants A,B of the propensity model, or the name of a data set that has published ones."""
+    from longtail.propensity import JainPropensity, preset
+
+    try:
+        a, b = (float(part) for part in text.split(","))
+    except ValueError:
+        if "," not in text:
+            return preset(text)
+        raise ParameterError("--propensity", text, "must be two numbers A,B such as 0.55,1.5") from None
+    propensity = JainPropensity(a=a, b=b)
+    propensity.inverse([0, 1], 3)
+    return propensity
+
+
+def check_out_file(path: Path) -> None:
+    """Refuse a file that can't be written."""
+    if path.is_dir():
+        raise InputError("is a directory: give the name of a file.", path=path)
+    if not path.resolve().parent.is_dir():
+        raise InputError(f"can't be written: {path.resolve().parent} is not a directory.", path=path)

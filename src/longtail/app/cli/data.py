@@ -1,0 +1,137 @@
+"""`longtail data`: the data sets that are known by name, and files on their way in."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from longtail.app.cli.arguments import check_out_file
+from longtail.app.cli.console import give, give_table, guarded, note, step
+
+data = typer.Typer(help="List, check, describe and convert data sets.", no_args_is_help=True)
+
+Source = Annotated[
+    str,
+    typer.Argument(
+        metavar="SOURCE", help="File in XC text, JSONL or .npz format, or a data set's name.", show_default=False
+    ),
+]
+
+
+@data.command("list")
+@guarded
+def list_data_sets() -> None:
+    """List the data sets that are known by name."""
+    from longtail.datasets import describe, names
+
+    known = [describe(name) for name in names()]
+    rows = [
+        [
+            info.name,
+            info.task,
+            "bundled" if info.bundled else "to fetch",
+            f"{info.train_rows:,}",
+            f"{info.test_rows:,}",
+            "text" if info.features is None else f"{info.features:,}",
+            f"{info.labels:,}",
+            "{:g},{:g}".format(*info.propensity),
+        ]
+        for info in known
+    ]
+    columns = ["name", "rows and labels", "", "train rows", "test rows", "features", "labels", "A,B"]
+    give_table("Data sets", columns, rows, text_columns=3)
+    for source in dict.fromkeys(info.source for info in known if not info.bundled):
+        give(f"To fetch: {source}")
+
+
+@data.command()
+@guarded
+def verify(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the data set.", show_default=False)],
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="The file that you have of it.", show_default=False)],
+) -> None:
+    """Check a downloaded file against the published rows, features and labels."""
+    with step(f"reading {path}"):
+        from longtail.datasets import verify as check
+        from longtail.engine.progress import show_progress
+
+        with show_progress():
+            found = check(name, path)
+    features = "" if found.features is None else f"{found.features:,} features, "
+    give(
+        f"{path} is {found.name}, {found.split}: {found.rows:,} rows, {features}{found.labels:,} labels, "
+        f"{found.labels_per_row:.2f} labels a row, as published."
+    )
+
+
+@data.command()
+@guarded
+def stats(source: Source) -> None:
+    """Describe a data set: its size, and how its labels are spread."""
+    with step(f"reading {source}"):
+        import numpy as np
+
+        from longtail.corpus import load
+        from longtail.engine.progress import show_progress
+
+        with show_progress():
+            dataset = load(source, labels_optional=True)
+    counts = dataset.label_counts
+    seen = np.sort(counts[counts > 0])[::-1]
+    per_row = np.diff(dataset.Y.indptr)
+    figures: list[tuple[str, str]] = [("rows", f"{dataset.n_rows:,}")]
+    if dataset.X is not None:
+        figures += [
+            ("features", f"{dataset.X.shape[1]:,}"),
+            ("features a row", f"{dataset.X.nnz / max(dataset.n_rows, 1):.2f}"),
+        ]
+    if dataset.texts is not None:
+        figures.append(("characters a row", f"{sum(map(len, dataset.texts)) / max(dataset.n_rows, 1):,.1f}"))
+    figures += [
+        ("labels", f"{dataset.n_labels:,}"),
+        ("labels without a row", f"{int((counts == 0).sum()):,}"),
+        ("labels a row", f"{dataset.Y.nnz / max(dataset.n_rows, 1):.2f}"),
+        ("rows without labels", f"{int((per_row == 0).sum()):,}"),
+    ]
+    if len(seen):
+        head = int(np.searchsorted(np.cumsum(seen), 0.8 * seen.sum())) + 1
+        figures += [
+            ("rows a label, mean", f"{seen.mean():.2f}"),
+            ("rows a label, median", f"{np.median(seen):g}"),
+            ("rows of the most frequent label", f"{int(seen[0]):,}"),
+            ("labels with 1 row", f"{int((seen == 1).sum()):,}"),
+            ("labels with 5 rows or fewer", f"{int((seen <= 5).sum()):,}"),
+            ("labels that make up 80 % of all", f"{head:,}"),
+        ]
+    give_table(source, ["", ""], [list(figure) for figure in figures])
+
+
+@data.command()
+@guarded
+def convert(
+    source: Source,
+    out: Annotated[
+        Path,
+        typer.Argument(
+            metavar="OUT",
+            help="File to write: .txt, .jsonl (each also .gz, .xz, .zst) or .npz. The name decides the format.",
+            show_default=False,
+        ),
+    ],
+) -> None:
+    """Write a data set in another format."""
+    with step("converting", outcome="Nothing was written."):
+        from longtail.corpus import load, save
+        from longtail.engine.progress import show_progress
+        from longtail.errors import InputError
+
+        check_out_file(out)
+        if out.exists() and os.path.exists(source) and os.path.samefile(source, out):
+            raise InputError("is both what to read and what to write: give another name.", path=out)
+        with show_progress():
+            dataset = load(source)
+        save(dataset, out)
+    note(f"Wrote {dataset.n_rows:,} rows to {out}.")

@@ -1,0 +1,119 @@
+"""`longtail predict`: the best labels of each row, a line a row."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from longtail.app.cli.arguments import check_out_file
+from longtail.app.cli.console import guarded, note, step
+from longtail.errors import InputError
+
+if TYPE_CHECKING:
+    from longtail.corpus import Dataset
+    from longtail.engine.topk import TopK
+    from longtail.store import Model
+
+_PLAIN_NAME = re.compile(r"[^\s\"\x00-\x1f\x7f][^\s\x00-\x1f\x7f]*")
+
+
+@guarded
+def predict(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="Directory of the model.", show_default=False)],
+    input: Annotated[
+        str,
+        typer.Argument(
+            metavar="INPUT",
+            help="File in XC text, JSONL or .npz format, a data set's name such as debian-depends:test, "
+            "or - for JSONL on standard input.",
+            show_default=False,
+        ),
+    ],
+    k: Annotated[int, typer.Option("-k", min=1, help="Labels a row.")] = 5,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="Write here, not to standard output.")
+    ] = None,
+    names: Annotated[bool, typer.Option("--names", help="Give names of labels where the input has only ids.")] = False,
+) -> None:
+    """Predict the k best labels of each row.
+
+    A line a row, best label first: label:score label:score ...
+
+    Labels are ids for XC and .npz input, and names for texts or with --names. A score stands after the last colon; a \
+name that holds a space or begins with a quote stands in double quotes as a JSON string: "United States":1.25
+    """
+    outcome = "Nothing was written." if out else ""
+    with step("predicting", outcome=outcome):
+        from longtail.corpus.streams import write_whole
+        from longtail.engine.progress import show_progress
+        from longtail.store import Model
+
+        if out is not None:
+            check_out_file(out)
+        loaded = Model.load(model)
+        if names and loaded.label_names is None:
+            raise InputError("has no label names, because its training data had none: leave --names out.", path=model)
+        with show_progress():
+            with step(f"reading {input}"):
+                dataset = _load(input)
+            tops = loaded.iter_topk(dataset, k)
+            lines = _lines(tops, loaded if names or dataset.X is None else None)
+            if out is None:
+                for chunk in lines:
+                    sys.stdout.buffer.write(chunk)
+            else:
+                with write_whole(out) as file:
+                    for chunk in lines:
+                        file.write(chunk)
+    if out is not None:
+        note(f"Wrote {dataset.n_rows:,} lines to {out}.")
+
+
+def format_label(name: str) -> str:
+    """Write a label's name so that white space ends it for certain.
+
+    Examples
+    --------
+    >>> format_label("role::program"), format_label("United States")
+    ('role::program', '"United States"')
+    """
+    return name if _PLAIN_NAME.fullmatch(name) else json.dumps(name, ensure_ascii=False)
+
+
+def _load(source: str) -> Dataset:
+    from longtail.corpus import load, read_jsonl
+
+    if source != "-":
+        return load(source, labels_optional=True)
+    with tempfile.NamedTemporaryFile(suffix=".jsonl") as file:
+        shutil.copyfileobj(sys.stdin.buffer, file)
+        file.flush()
+        try:
+            return read_jsonl(file.name, labels_optional=True)
+        except InputError as error:
+            raise InputError(error.reason, path="standard input", line=error.line) from None
+
+
+def _lines(tops: Iterable[TopK], naming: Model | None) -> Iterable[bytes]:
+    """Rows of several chunks as text, a chunk at a time."""
+    labels: list[str] | None = None
+    if naming is not None and naming.label_names is not None:
+        labels = [format_label(name) for name in naming.label_names]
+    for top in tops:
+        rows = (
+            " ".join(
+                f"{label if labels is None else labels[label]}:{score:.6g}"
+                for label, score in zip(*row, strict=True)
+                if label >= 0
+            )
+            for row in zip(top.labels.tolist(), top.scores.tolist(), strict=True)
+        )
+        yield "".join(f"{row}\n" for row in rows).encode("utf-8", "surrogatepass")

@@ -1,0 +1,51 @@
+"""The program `longtail`: its commands and the options that stand before them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from longtail import __version__
+from longtail.app.cli import console
+from longtail.app.cli.data import data
+from longtail.app.cli.evaluate import evaluate
+from longtail.app.cli.predict import predict
+from longtail.app.cli.recipes import recipes
+from longtail.app.cli.train import train
+
+program = typer.Typer(
+    name="longtail",
+    help="Extreme multi-label classification for rare labels and incomplete annotations.",
+    epilog="Try it: longtail train pw-cb-dismec debian-depends:train --out model, "
+    "then longtail evaluate model debian-depends:test",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+program.command()(train)
+program.command()(predict)
+program.command()(evaluate)
+program.command()(recipes)
+program.add_typer(data, name="data")
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        console.give(f"longtail {__version__}")
+        raise typer.Exit
+
+
+@program.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show the traceback of an error; LONGTAIL_DEBUG=1 does the same.")
+    ] = False,
+) -> None:
+    """Extreme multi-label classification for rare labels and incomplete annotations."""
+    if debug:
+        console.set_debugging()

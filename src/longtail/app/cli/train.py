@@ -1,0 +1,154 @@
+"""`longtail train`: from a data set to a saved model."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from longtail.app.cli.arguments import parse_propensity, parse_settings
+from longtail.app.cli.console import give, give_json, guarded, note, step
+from longtail.errors import ParameterError
+
+if TYPE_CHECKING:
+    from longtail.learners import Learner, TextLearner
+    from longtail.propensity import JainPropensity
+
+_FEATURES = "features__"
+
+
+@guarded
+def train(
+    recipe: Annotated[
+        str,
+        typer.Argument(metavar="RECIPE", help="Name of a recipe; longtail recipes lists them.", show_default=False),
+    ],
+    train: Annotated[
+        str,
+        typer.Argument(
+            metavar="TRAIN",
+            help="File in XC text, JSONL or .npz format, or a data set's name such as debian-depends:train.",
+            show_default=False,
+        ),
+    ],
+    out: Annotated[Path, typer.Option("--out", metavar="MODEL", help="Directory for the model.", show_default=False)],
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="NAME=VALUE",
+            help="Set a parameter: regularisation=0.5, weighting.beta=0.99, or features.min_rows=3 for texts. "
+            "Can be repeated.",
+        ),
+    ] = None,
+    propensity: Annotated[
+        str | None,
+        typer.Option(metavar="A,B", help="Constants of the propensity model; the data set's own, else 0.55,1.5."),
+    ] = None,
+    threads: Annotated[int | None, typer.Option(min=1, help="Threads to use; all cores by default.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of everything random.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Give the figures as one JSON object.")] = False,
+) -> None:
+    """Train a recipe on a data set and save the model."""
+    with step("preparing", outcome="No model was written."):
+        from longtail.corpus import load
+        from longtail.engine.progress import show_progress
+        from longtail.store import Model
+        from longtail.store.manifest import check_target
+
+        used_propensity = parse_propensity(propensity) if propensity else _published_propensity(train)
+        parameters = parse_settings(settings or [])
+        plan = _plan(recipe, parameters, used_propensity, threads=threads, seed=seed)
+        check_target(out)
+        with show_progress(), step(f"reading {train}"):
+            dataset = load(train)
+        learner: Learner = plan
+        rows: Any = dataset.texts
+        if dataset.X is not None:
+            for name in filter(lambda name: name.startswith(_FEATURES), parameters):
+                raise ParameterError(name, parameters[name], f"is for texts, and {train} holds features")
+            if plan.learner is not None:
+                learner, rows = plan.learner, dataset.X
+        start = time.perf_counter()
+        with show_progress(), step("training"):
+            learner.fit(rows, dataset.Y)
+        figures = {
+            "seconds": round(time.perf_counter() - start, 3),
+            "rows": dataset.n_rows,
+            "features": learner.n_features_in_,
+            "labels": dataset.n_labels,
+        }
+        with step("saving the model"):
+            Model(
+                _without_threads(learner),
+                label_names=dataset.label_names,
+                propensity=used_propensity,
+                recipe=recipe,
+                training={**figures, "data": dataset.name},
+            ).save(out)
+    figures["peak_memory_mb"] = round(_peak_memory_mb(), 1)
+    figures["model_mb"] = round(sum(file.stat().st_size for file in out.iterdir()) / 1e6, 3)
+    if as_json:
+        give_json(figures)
+        note(f"Saved to {out}.")
+    else:
+        give(
+            f"Trained {recipe} on {figures['rows']:,} rows, {figures['features']:,} features and "
+            f"{figures['labels']:,} labels in {figures['seconds']:,.1f} s.\n"
+            f"Saved {figures['model_mb']:,.1f} MB to {out}; peak memory {figures['peak_memory_mb']:,.0f} MB."
+        )
+
+
+def _plan(
+    recipe: str, parameters: dict[str, Any], propensity: JainPropensity, *, threads: int | None, seed: int
+) -> TextLearner:
+    """Compose and check the learner before the data is read; for features, its inner learner is used alone."""
+    from longtail.corpus import Tfidf
+    from longtail.learners import TextLearner
+    from longtail.recipes import configure, find
+
+    learner, features = find(recipe).build(propensity), Tfidf()
+    for part in (learner, features):
+        known = part.get_params(deep=False)
+        part.set_params(**{name: value for name, value in (("threads", threads), ("seed", seed)) if name in known})
+    for name, value in parameters.items():
+        if name.startswith(_FEATURES):
+            configure(features, {name.removeprefix(_FEATURES): value})
+        else:
+            configure(learner, {name.removeprefix("learner__"): value})
+    plan = TextLearner(features=features, learner=learner)
+    plan._check_parameters()
+    return plan
+
+
+def _published_propensity(source: str) -> JainPropensity:
+    """Propensities with the constants of a data set of the registry, or the default ones for a file."""
+    from longtail.corpus.registry import parse_name
+    from longtail.propensity import JainPropensity
+
+    named = None if Path(source).is_file() else parse_name(source)
+    if named is None:
+        return JainPropensity()
+    a, b = named[0].propensity
+    return JainPropensity(a=a, b=b)
+
+
+def _without_threads(learner: Learner) -> Learner:
+    """Forget the number of threads: it belongs to this run, and the model will be used elsewhere."""
+    parts: list[Any] = [getattr(learner, name, None) for name in ("features", "learner", "features_", "learner_")]
+    for part in (learner, *parts):
+        if hasattr(part, "threads"):
+            part.threads = None
+    return learner
+
+
+def _peak_memory_mb() -> float:
+    try:
+        import resource
+    except ImportError:  # Windows
+        return 0.0
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / 1e6 if sys.platform == "darwin" else peak * 1024 / 1e6

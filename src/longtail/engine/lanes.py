@@ -1,0 +1,296 @@
+"""Sums over sparse rows for 64 labels at once, held in vector registers.
+
+A block of labels keeps its weights feature-major, one row of 64 lanes per feature. `lane_dot` walks the non-zeros of a
+sparse row once and adds up rows of weights, `lane_add` adds a multiple of 64 numbers to each of them, `hinge_lanes`
+takes a dual step for all lanes. They emit LLVM vector instructions, because what numba derives from loops over
+``W[i, j]`` is much slower: a pass over eurlex57k (10.3 million non-zeros) takes 93 ms instead of 44 ms, and a dual
+step, whose loop is not vectorised at all, 440 ns instead of some 50 ns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+LANES = 64
+"""Labels that are solved and scored together."""
+
+_I32, _I64, _F32 = ir.IntType(32), ir.IntType(64), ir.FloatType()
+_VECTOR = ir.VectorType(_F32, LANES)
+_FAST = ("reassoc", "contract", "nsz", "arcp")
+_Builder = Any
+_Value = Any
+
+
+def _at(b: _Builder, base: _Value, index: _Value, size: int, kind: Any) -> _Value:
+    offset = b.mul(index, ir.Constant(_I64, size))
+    return b.inttoptr(b.add(base, offset), kind.as_pointer())
+
+
+def _broadcast(b: _Builder, scalar: _Value) -> _Value:
+    undefined = ir.Constant(_VECTOR, ir.Undefined)
+    single = b.insert_element(undefined, scalar, ir.Constant(_I32, 0))
+    return b.shuffle_vector(single, undefined, ir.Constant(ir.VectorType(_I32, LANES), [0] * LANES))
+
+
+def _fused_add(b: _Builder, total: _Value, factor: _Value, vector: _Value) -> _Value:
+    return b.fadd(total, b.fmul(factor, vector, flags=_FAST), flags=_FAST)
+
+
+def _for_each(
+    b: _Builder, start: _Value, end: _Value, initial: _Value | None, body: Callable[[_Value, _Value], _Value]
+) -> _Value:
+    """Emit ``for k in range(start, end): carried = body(k, carried)`` and return what is carried."""
+    entry = b.block
+    head, inner, after = (b.append_basic_block(name) for name in ("lanes.head", "lanes.body", "lanes.end"))
+    b.branch(head)
+    b.position_at_end(head)
+    k = b.phi(_I64)
+    k.add_incoming(start, entry)
+    carried = None
+    if initial is not None:
+        carried = b.phi(_VECTOR)
+        carried.add_incoming(initial, entry)
+    b.cbranch(b.icmp_signed("<", k, end), inner, after)
+    b.position_at_end(inner)
+    result = body(k, carried)
+    k.add_incoming(b.add(k, ir.Constant(_I64, 1)), b.block)
+    if carried is not None:
+        carried.add_incoming(result, b.block)
+    b.branch(head)
+    b.position_at_end(after)
+    return carried
+
+
+def _load_lanes(b: _Builder, base: _Value, row: _Value, width: int) -> _Value:
+    """Load 64 weights: float32, or the upper halves of float32 numbers (bfloat16) where `width` is 2."""
+    if width == 4:
+        return b.load(_at(b, base, row, 4 * LANES, _VECTOR), align=4)
+    halves = b.load(_at(b, base, row, 2 * LANES, ir.VectorType(ir.IntType(16), LANES)), align=2)
+    wide = ir.VectorType(_I32, LANES)
+    shifted = b.shl(b.zext(halves, wide), ir.Constant(wide, [16] * LANES))
+    return b.bitcast(shifted, _VECTOR)
+
+
+def _pointers(context: Any, b: _Builder, signature: Any, args: Any) -> tuple[_Value, ...]:
+    """Arguments of an intrinsic, arrays replaced by their addresses."""
+    return tuple(
+        b.ptrtoint(context.make_array(kind)(context, b, arg).data, _I64) if isinstance(kind, types.Array) else arg
+        for kind, arg in zip(signature.args, args, strict=True)
+    )
+
+
+def _signature(indices: Any, values: Any, weights: Any, lanes: Any) -> Any:
+    return types.void(indices, values, types.int64, types.int64, weights, lanes)
+
+
+@intrinsic
+def lane_dot(
+    typingctx: Any, indices: Any, values: Any, start: Any, end: Any, weights: Any, total: Any
+) -> tuple[Any, Any]:
+    """Add ``sum(values[k] * weights[indices[k]])`` over k from `start` to `end` to `total`.
+
+    Parameters
+    ----------
+    indices : ndarray of int32
+    values : ndarray of float32
+    start, end : int
+    weights : C-contiguous ndarray of float32 or bfloat16 (uint16), shape (features, 64)
+    total : contiguous ndarray of float32, shape (64,)
+    """
+    width = weights.dtype.bitwidth // 8
+
+    def emit(context: Any, b: _Builder, signature: Any, args: Any) -> Any:
+        indices, values, start, end, weights, total = _pointers(context, b, signature, args)
+
+        def body(k: _Value, carried: _Value) -> _Value:
+            row = b.zext(b.load(_at(b, indices, k, 4, _I32)), _I64)
+            factor = _broadcast(b, b.load(_at(b, values, k, 4, _F32)))
+            return _fused_add(b, carried, factor, _load_lanes(b, weights, row, width))
+
+        place = b.inttoptr(total, _VECTOR.as_pointer())
+        b.store(_for_each(b, start, end, b.load(place, align=4), body), place, align=4)
+        return context.get_dummy_value()
+
+    return _signature(indices, values, weights, total), emit
+
+
+@intrinsic
+def lane_add(
+    typingctx: Any, indices: Any, values: Any, start: Any, end: Any, weights: Any, change: Any
+) -> tuple[Any, Any]:
+    """Add ``values[k] * change`` to ``weights[indices[k]]`` for k from `start` to `end`; all float32."""
+
+    def emit(context: Any, b: _Builder, signature: Any, args: Any) -> Any:
+        indices, values, start, end, weights, change = _pointers(context, b, signature, args)
+        step = b.load(b.inttoptr(change, _VECTOR.as_pointer()), align=4)
+
+        def body(k: _Value, carried: _Value) -> None:
+            row = b.zext(b.load(_at(b, indices, k, 4, _I32)), _I64)
+            factor = _broadcast(b, b.load(_at(b, values, k, 4, _F32)))
+            place = _at(b, weights, row, 4 * LANES, _VECTOR)
+            b.store(_fused_add(b, b.load(place, align=4), factor, step), place, align=4)
+
+        _for_each(b, start, end, None, body)
+        return context.get_dummy_value()
+
+    return _signature(indices, values, weights, change), emit
+
+
+def _load(b: _Builder, base: _Value, offset: int, kind: Any) -> _Value:
+    return b.load(b.inttoptr(b.add(base, ir.Constant(_I64, offset)), kind.as_pointer()), align=1)
+
+
+def _store(b: _Builder, base: _Value, offset: int, value: _Value) -> None:
+    b.store(value, b.inttoptr(b.add(base, ir.Constant(_I64, offset)), value.type.as_pointer()), align=1)
+
+
+def _larger(b: _Builder, left: _Value, right: _Value) -> _Value:
+    return b.select(b.fcmp_ordered(">", left, right), left, right)
+
+
+def _largest_lane(b: _Builder, vector: _Value) -> _Value:
+    """Fold a vector in halves until one lane is left."""
+    width = vector.type.count
+    while width > 1:
+        width //= 2
+        low, high = (
+            b.shuffle_vector(vector, vector, ir.Constant(ir.VectorType(_I32, width), list(range(at, at + width))))
+            for at in (0, width)
+        )
+        vector = _larger(b, low, high)
+    return b.extract_element(vector, ir.Constant(_I32, 0))
+
+
+@intrinsic
+def lane_scores(typingctx: Any, total: Any, scale: Any, bias: Any, bias_weights: Any) -> tuple[Any, Any]:
+    """Turn raw sums into scores in place, ``total * scale + bias * bias_weights``, and return the largest."""
+
+    def emit(context: Any, b: _Builder, signature: Any, args: Any) -> Any:
+        total, scale, bias, bias_weights = _pointers(context, b, signature, args)
+        raw = _load(b, total, 0, _VECTOR)
+        scaled = b.fmul(raw, _broadcast(b, scale), flags=_FAST)
+        scores = _fused_add(b, scaled, _broadcast(b, bias), _load(b, bias_weights, 0, _VECTOR))
+        _store(b, total, 0, scores)
+        return _largest_lane(b, scores)
+
+    return types.float32(total, types.float32, types.float32, bias_weights), emit
+
+
+_CHUNK = 16  # lanes of a dual step that are in registers at once
+
+
+@intrinsic
+def hinge_lanes(
+    typingctx: Any, scores: Any, dual: Any, sign: Any, square: Any, diagonal: Any, bound: Any, change: Any
+) -> tuple[Any, Any]:
+    """Solve one row's dual problem of either hinge for 64 labels.
+
+    Parameters
+    ----------
+    scores, dual : contiguous ndarrays of float32, shape (64,)
+    sign : contiguous ndarray of int8, shape (64,)
+        1 for the labels that the row has, -1 for the others.
+    square : float32
+        Squared length of the row.
+    diagonal, bound : ndarrays of float32, shape (2, 64)
+        Diagonal and upper bound of the dual for negative (row 0) and positive labels (row 1).
+    change : contiguous ndarray of float32, shape (64,)
+        Set to the change of sign * dual; `dual` itself is left as it is.
+
+    Returns
+    -------
+    (largest violation, largest new dual variable)
+        A violation is the size of the gradient of a dual variable that is free to move.
+    """
+
+    def emit(context: Any, b: _Builder, signature: Any, args: Any) -> Any:
+        scores, dual, sign, square, diagonal, bound, change = _pointers(context, b, signature, args)
+        wide, bytes_ = ir.VectorType(_F32, _CHUNK), ir.VectorType(ir.IntType(8), _CHUNK)
+
+        def constant(number: float) -> _Value:
+            return ir.Constant(wide, [number] * _CHUNK)
+
+        undefined = ir.Constant(wide, ir.Undefined)
+        single = b.insert_element(undefined, square, ir.Constant(_I32, 0))
+        q = b.shuffle_vector(single, undefined, ir.Constant(ir.VectorType(_I32, _CHUNK), [0] * _CHUNK))
+        most, worst = constant(0.0), constant(0.0)
+        for first in range(0, LANES, _CHUNK):
+            y = b.sitofp(_load(b, sign, first, bytes_), wide)
+            positive = b.fcmp_ordered(">", y, constant(0.0))
+
+            def chosen(base: _Value, positive: _Value = positive, first: int = first) -> _Value:
+                return b.select(positive, _load(b, base, 4 * (LANES + first), wide), _load(b, base, 4 * first, wide))
+
+            diag, upper = chosen(diagonal), chosen(bound)
+            old = _load(b, dual, 4 * first, wide)
+            margin = b.fmul(y, _load(b, scores, 4 * first, wide), flags=_FAST)
+            gradient = b.fadd(b.fsub(margin, constant(1.0)), b.fmul(diag, old, flags=_FAST), flags=_FAST)
+            new = b.fsub(old, b.fdiv(gradient, b.fadd(q, diag)))
+            new = _larger(b, new, constant(0.0))
+            new = b.select(b.fcmp_ordered("<", new, upper), new, upper)
+            moved = b.fsub(new, old)
+            _store(b, change, 4 * first, b.fmul(moved, y))
+            size = b.select(b.fcmp_ordered("<", gradient, constant(0.0)), b.fsub(constant(0.0), gradient), gradient)
+            free = b.fcmp_ordered("!=", moved, constant(0.0))
+            worst = _larger(b, worst, b.select(free, size, constant(0.0)))
+            most = _larger(b, most, new)
+        pair = (_largest_lane(b, worst), _largest_lane(b, most))
+        return context.make_tuple(b, signature.return_type, pair)
+
+    result = types.UniTuple(types.float32, 2)
+    return result(scores, dual, sign, types.float32, diagonal, bound, change), emit
+
+
+@intrinsic
+def lane_commit(
+    typingctx: Any, dual: Any, sign: Any, bias_weights: Any, bias: Any, change: Any, scale: Any
+) -> tuple[Any, Any]:
+    """Take the step in `change`: ``dual += sign * change``, ``bias_weights += bias * change``, ``change *= scale``."""
+
+    def emit(context: Any, b: _Builder, signature: Any, args: Any) -> Any:
+        dual, sign, bias_weights, bias, change, scale = _pointers(context, b, signature, args)
+        step = _load(b, change, 0, _VECTOR)
+        y = b.sitofp(_load(b, sign, 0, ir.VectorType(ir.IntType(8), LANES)), _VECTOR)
+        _store(b, dual, 0, _fused_add(b, _load(b, dual, 0, _VECTOR), y, step))
+        _store(b, bias_weights, 0, _fused_add(b, _load(b, bias_weights, 0, _VECTOR), _broadcast(b, bias), step))
+        _store(b, change, 0, b.fmul(step, _broadcast(b, scale), flags=_FAST))
+        return context.get_dummy_value()
+
+    return types.void(dual, sign, bias_weights, types.float32, change, types.float32), emit
+
+
+@intrinsic
+def widen(typingctx: Any, weight: Any) -> tuple[Any, Any]:
+    """Give a stored weight as float32: a bfloat16 (uint16) is widened, a float32 stays."""
+
+    def emit(context: Any, b: _Builder, signature: Any, args: Any) -> Any:
+        if signature.args[0] == types.float32:
+            return args[0]
+        return b.bitcast(b.shl(b.zext(args[0], _I32), ir.Constant(_I32, 16)), _F32)
+
+    return types.float32(weight), emit
+
+
+def to_bfloat16(values: npt.NDArray[np.float32]) -> npt.NDArray[np.uint16]:
+    """Round float32 numbers to their upper halves, to nearest, ties to even.
+
+    Examples
+    --------
+    >>> from_bfloat16(to_bfloat16(np.array([1.0, -0.1], np.float32)))
+    array([ 1.       , -0.1000977], dtype=float32)
+    """
+    bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
+    rounded = bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))
+    return (rounded >> np.uint32(16)).astype(np.uint16)
+
+
+def from_bfloat16(halves: npt.NDArray[np.uint16]) -> npt.NDArray[np.float32]:
+    """Widen what `to_bfloat16` made to float32."""
+    return (halves.astype(np.uint32) << np.uint32(16)).view(np.float32)

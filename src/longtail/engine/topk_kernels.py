@@ -1,0 +1,59 @@
+"""Selection of the k best scores, ties broken by the lower label id."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from longtail.engine.lanes import LANES
+
+
+@njit(nogil=True, cache=True)
+def insert(labels, scores, label, score):  # type: ignore[no-untyped-def]
+    """Put a label into a ranking of fixed length, best first, if it belongs there."""
+    place = labels.shape[0] - 1
+    if score < scores[place] or (score == scores[place] and label > labels[place] and labels[place] >= 0):
+        return
+    while place > 0 and (
+        labels[place - 1] < 0
+        or score > scores[place - 1]
+        or (score == scores[place - 1] and label < labels[place - 1])
+    ):
+        labels[place] = labels[place - 1]
+        scores[place] = scores[place - 1]
+        place -= 1
+    labels[place] = label
+    scores[place] = score
+
+
+@njit(nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz"})
+def _largest(scores, start):  # type: ignore[no-untyped-def]
+    largest = scores[start]
+    for lane in range(1, LANES):
+        largest = max(largest, scores[start + lane])
+    return largest
+
+
+@njit(nogil=True, cache=True)
+def select_lanes(lane_scores, lane_labels, allowed, labels, scores):  # type: ignore[no-untyped-def]
+    """Rank the best lanes of one row.
+
+    Parameters
+    ----------
+    lane_scores : ndarray of float32, shape (blocks * 64,)
+    lane_labels : ndarray of int32
+        Label of each lane, -1 for lanes without one.
+    allowed : ndarray of bool
+        Labels that may be ranked; empty if all may.
+    labels, scores : int32 and float32 arrays, shape (k,)
+        Filled by the caller with -1 and -inf; the result.
+    """
+    last = labels.shape[0] - 1
+    restricted = allowed.shape[0] > 0
+    for start in range(0, lane_scores.shape[0], LANES):
+        if _largest(lane_scores, start) < scores[last]:
+            continue
+        for lane in range(start, start + LANES):
+            label = lane_labels[lane]
+            if label >= 0 and lane_scores[lane] >= scores[last] and not (restricted and not allowed[label]):
+                insert(labels, scores, label, lane_scores[lane])

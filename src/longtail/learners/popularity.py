@@ -1,0 +1,56 @@
+"""The constant ranking: what a learner must beat before it has learnt anything from the rows."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from longtail.engine.topk import TopK
+from longtail.learners.base import Learner
+
+
+class Popularity(Learner):
+    """Rank the labels of every row by their share of the training rows, whatever the row holds.
+
+    The score of a label is its share, so `predict` gives the labels that more than half of the training rows have.
+    Labels without a training row are never predicted.
+
+    Attributes
+    ----------
+    ranking_ : ndarray of int32
+        Labels with a training row, most frequent first, equal ones by the lower id.
+    shares_ : ndarray of float32
+        Their shares of the training rows.
+
+    Examples
+    --------
+    >>> learner = Popularity().fit([[1], [2], [3]], [[0, 1, 0], [0, 1, 1], [0, 0, 0]])
+    >>> learner.predict_topk([[5]], k=3).labels
+    array([[ 1,  2, -1]], dtype=int32)
+    """
+
+    _stored: ClassVar[tuple[str, ...]] = ("ranking_", "shares_")
+    _decision_threshold: ClassVar[float] = 0.5
+
+    ranking_: npt.NDArray[np.int32]
+    shares_: npt.NDArray[np.float32]
+
+    def _fit(self, X: sp.csr_array, Y: sp.csr_array) -> None:
+        shares = (self.label_counts_ / self.n_rows_).astype(np.float32)
+        ranking = np.argsort(-shares, kind="stable")[: np.count_nonzero(self.label_counts_)]
+        self.ranking_ = ranking.astype(np.int32)
+        self.shares_ = shares[ranking]
+
+    def _topk(self, X: sp.csr_array, k: int, allowed: npt.NDArray[np.bool_] | None) -> TopK:
+        ranking, shares = self.ranking_, self.shares_
+        if allowed is not None:
+            keep = allowed[ranking]
+            ranking, shares = ranking[keep], shares[keep]
+        labels = np.full((X.shape[0], k), -1, np.int32)
+        scores = np.full((X.shape[0], k), -np.inf, np.float32)
+        labels[:, : len(ranking)] = ranking[:k]
+        scores[:, : len(ranking)] = shares[:k]
+        return TopK(labels, scores)

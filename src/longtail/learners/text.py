@@ -1,0 +1,136 @@
+"""A learner over raw text: the text features and the learner on top of them, as one estimator."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+from sklearn.base import clone
+from sklearn.utils.validation import check_is_fitted
+
+from longtail.corpus.sparse import as_indicator
+from longtail.corpus.text import Tfidf
+from longtail.engine.topk import TopK
+from longtail.errors import InputError
+from longtail.learners.base import Learner
+from longtail.learners.linear import OneVsRest
+
+
+class TextLearner(Learner):
+    """Turn texts into features, then learn from them with any learner; takes texts wherever others take a matrix.
+
+    The parameters of both parts can be reached by their path: ``set_params(features__min_rows=3)``,
+    ``set_params(learner__regularisation=0.5)``.
+
+    Parameters
+    ----------
+    features : Tfidf, optional
+        Makes rows of features from texts; ``Tfidf()`` when left out.
+    learner : Learner, optional
+        Learns from those rows; ``OneVsRest()`` when left out.
+
+    Attributes
+    ----------
+    features_ : Tfidf
+        The fitted text features.
+    learner_ : Learner
+        The fitted learner.
+    n_features_in_ : int
+        Features that the training texts gave.
+
+    Examples
+    --------
+    >>> from longtail import Popularity, Tfidf, TextLearner
+    >>> learner = TextLearner(features=Tfidf(min_rows=1), learner=Popularity())
+    >>> learner.fit(["a red car", "a red bus"], [[1, 0], [1, 1]]).predict_topk(["a car"], k=2).labels
+    array([[0, 1]], dtype=int32)
+    """
+
+    _stored: ClassVar[tuple[str, ...]] = ("features_", "learner_")
+
+    features_: Tfidf
+    learner_: Learner
+
+    def __init__(self, *, features: Tfidf | None = None, learner: Learner | None = None) -> None:
+        self.features = features
+        self.learner = learner
+
+    def fit(self, X: Sequence[str], Y: Any) -> Self:
+        """Learn from texts `X` and labels `Y` (texts by labels, 0/1), dense or sparse.
+
+        Returns
+        -------
+        self
+        """
+        self._check_parameters()
+        texts, labels = as_texts(X), as_indicator(Y)
+        if len(texts) != labels.shape[0]:
+            raise InputError(f"There are {len(texts)} texts and Y has {labels.shape[0]} rows: they must be the same.")
+        if not texts:
+            raise InputError("There are no texts: nothing to learn from.")
+        features = Tfidf() if self.features is None else clone(self.features)
+        super().fit(features.fit_transform(texts), labels)
+        self.features_ = features
+        return self
+
+    def predict_topk(self, X: Sequence[str], k: int = 5, *, only: Any = None, exclude: Any = None) -> TopK:
+        """Rank the k best labels of each text, best first; see `Learner.predict_topk`."""
+        check_is_fitted(self, "n_labels_")
+        return self.learner_.predict_topk(self._check_rows(X), k, only=only, exclude=exclude)
+
+    def predict(self, X: Sequence[str], *, k: int = 100, min_score: float | None = None) -> sp.csr_array:
+        """Decide on labels for each text; see `Learner.predict`."""
+        check_is_fitted(self, "n_labels_")
+        return self.learner_.predict(self._check_rows(X), k=k, min_score=min_score)
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters by name; those of a part can be set even while the part is the default None."""
+        for part, default in (("features", Tfidf), ("learner", OneVsRest)):
+            if getattr(self, part) is None and part not in params and any(p.startswith(f"{part}__") for p in params):
+                setattr(self, part, default())
+        super().set_params(**params)
+        return self
+
+    def _check_parameters(self) -> None:
+        for part in (self.features, self.learner):
+            check = getattr(part, "_check_parameters", None)
+            if check is not None:
+                check()
+
+    def _fit(self, X: sp.csr_array, Y: sp.csr_array) -> None:
+        self.learner_ = (OneVsRest() if self.learner is None else clone(self.learner)).fit(X, Y)
+
+    def _topk(self, X: sp.csr_array, k: int, allowed: npt.NDArray[np.bool_] | None) -> TopK:
+        return self.learner_._topk(X, k, allowed)
+
+    def _check_rows(self, X: Any) -> sp.csr_array:
+        return super()._check_rows(self.features_.transform(as_texts(X)))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.string = True
+        tags.input_tags.two_d_array = False
+        tags.input_tags.sparse = False
+        return tags
+
+
+def as_texts(X: Any) -> list[str]:
+    """Bring texts, one a row, into a list; what is one text, or a matrix, is refused.
+
+    Examples
+    --------
+    >>> as_texts(("one", "two"))
+    ['one', 'two']
+    """
+    if isinstance(X, str):
+        raise InputError("X is one text: give a list of texts, one a row.")
+    if not isinstance(X, Iterable) or sp.issparse(X) or getattr(X, "ndim", 1) != 1:
+        raise InputError(f"X is a {type(X).__name__}, and this learner takes texts: give a list of texts, one a row.")
+    texts = X if isinstance(X, list) else list(X)
+    wrong = next((row for row, text in enumerate(texts) if not isinstance(text, str)), None)
+    if wrong is not None:
+        raise InputError(f"X has a {type(texts[wrong]).__name__} in row {wrong}, and this learner takes texts.")
+    return texts

@@ -1,0 +1,110 @@
+"""model.json: what the directory holds, who wrote it, and the checksums of all files."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from longtail import __version__
+from longtail.errors import ModelError
+from longtail.store.directory import replacing
+from longtail.store.encoding import decode, encode
+from longtail.store.files import FileReader, FileWriter
+
+MANIFEST = "model.json"
+FORMAT = "longtail model"
+FORMAT_VERSION = 1
+
+
+def write_model(contents: dict[str, Any], path: Path) -> None:
+    """Write named values as a model directory, whole or not at all; replaces an older model at `path`."""
+    check_target(path)
+    with replacing(path) as directory:
+        files = FileWriter(directory)
+        manifest = {
+            "format": FORMAT,
+            "format_version": FORMAT_VERSION,
+            "versions": {"longtail": __version__, "numpy": np.__version__, "python": platform.python_version()},
+            "model": {name: encode(value, name, files) for name, value in contents.items()},
+            "files": files.written,
+        }
+        manifest["checksum"] = _checksum(manifest)
+        with open(directory / MANIFEST, "x", encoding="utf-8", errors="surrogatepass") as file:
+            json.dump(manifest, file, indent=1, ensure_ascii=False)
+            file.write("\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def read_model(path: Path, *, verify: bool = False) -> dict[str, Any]:
+    """Read the named values of a model directory.
+
+    Every file's size is compared with model.json, as are the checksums of model.json itself and of files up to 4 MB.
+    Larger files stay on disk, mapped into memory; `verify` reads them too and compares their checksums.
+    """
+    manifest = _read_manifest(path)
+    version = manifest.get("format_version")
+    if not isinstance(version, int) or version > FORMAT_VERSION:
+        raise ModelError(
+            f"{path} has model format {version}, and longtail {__version__} reads up to {FORMAT_VERSION}: "
+            'upgrade with pip install --upgrade "longtail".'
+        )
+    if manifest.pop("checksum", None) != _checksum(manifest):
+        raise ModelError(
+            f"{path / MANIFEST} was changed: its checksum is wrong: copy the model again or train it anew."
+        )
+    try:
+        files = FileReader(path, manifest["files"], verify=verify)
+        return {name: decode(value, files) for name, value in manifest["model"].items()}
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ModelError(f"{path / MANIFEST} is not a usable model: {error}.") from error
+
+
+def check_target(path: Path) -> None:
+    """Refuse a place where a model can't be written, or where something other than a model would be lost."""
+    path = path.resolve()
+    if not path.parent.is_dir():
+        raise ModelError(f"{path.parent} is not a directory: make it first, or write the model elsewhere.")
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        raise ModelError(f"{path.parent} can't be written to: write the model elsewhere.")
+    if not path.exists():
+        return
+    if not path.is_dir():
+        raise ModelError(f"{path} is a file: give the model the name of a directory.")
+    present = {entry.name for entry in path.iterdir() if not entry.name.startswith(".")}
+    if not present:
+        return
+    try:
+        belonging = {MANIFEST, *_read_manifest(path)["files"]}
+    except (ModelError, KeyError, TypeError):
+        raise ModelError(f"{path} exists and is not a longtail model: choose another place or remove it.") from None
+    if present - belonging:
+        raise ModelError(
+            f"{path} also holds {min(present - belonging)}, which is no part of its model: move it away first."
+        )
+
+
+def _read_manifest(path: Path) -> dict[str, Any]:
+    if not path.is_dir():
+        raise ModelError(f"{path} is not a model directory: give the directory that a model was saved to.")
+    try:
+        text = (path / MANIFEST).read_bytes().decode("utf-8", "surrogatepass")
+        manifest = json.loads(text)
+    except FileNotFoundError:
+        raise ModelError(f"{path} has no {MANIFEST}, so it is not a longtail model.") from None
+    except ValueError:
+        raise ModelError(f"{path / MANIFEST} is cut off or damaged: copy the model again or train it anew.") from None
+    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+        raise ModelError(f"{path / MANIFEST} doesn't describe a longtail model.")
+    return manifest
+
+
+def _checksum(manifest: dict[str, Any]) -> str:
+    canonical = json.dumps(manifest, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode("ascii")).hexdigest()

@@ -1,0 +1,233 @@
+"""A trained model: the learner and what is needed to use and to judge it, kept in a directory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from os import PathLike
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+from sklearn.exceptions import NotFittedError
+from sklearn.utils import get_tags
+from sklearn.utils.validation import check_is_fitted
+
+from longtail.corpus.dataset import Dataset
+from longtail.engine.progress import progress_bar, show_progress
+from longtail.engine.topk import TopK
+from longtail.errors import InputError, ModelError, ParameterError
+from longtail.learners import Learner
+from longtail.metrics import Evaluator, Scores
+from longtail.propensity import JainPropensity, Propensity
+from longtail.store.manifest import read_model, write_model
+
+_CHUNK_ROWS = 8192
+
+
+@dataclass(eq=False)
+class Model:
+    """A fitted learner with its label names, the propensities of its training data and how it came about.
+
+    Parameters
+    ----------
+    learner : Learner
+        Fitted.
+    label_names : list of str, optional
+        One a label, in the order of label ids.
+    propensity : Propensity, optional
+        Propensity model of the data, with which `evaluate` scores; the one with default constants when left out.
+    recipe : str, optional
+        Name of the recipe that made the learner.
+    training : dict, optional
+        What is worth knowing of the training: seconds, rows and the like; numbers and text.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from longtail import Model, Popularity
+    >>> learner = Popularity().fit([[1], [2]], [[0, 1], [1, 1]])
+    >>> path = tempfile.mkdtemp() + "/model"
+    >>> Model(learner, label_names=["rare", "common"]).save(path)
+    >>> Model.load(path).predict_names([[3]], k=2)
+    [[('common', 1.0), ('rare', 0.5)]]
+    """
+
+    learner: Learner
+    label_names: list[str] | None = None
+    propensity: Propensity = field(default_factory=JainPropensity)
+    recipe: str | None = None
+    training: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check_is_fitted(self.learner, "n_labels_")
+        if self.label_names is not None and len(self.label_names) != self.n_labels:
+            raise ParameterError(
+                "label_names", len(self.label_names), f"must hold one name for each of {self.n_labels} labels"
+            )
+
+    @property
+    def n_labels(self) -> int:
+        """Labels that the learner knows, those without a training row included."""
+        return self.learner.n_labels_
+
+    @property
+    def n_rows(self) -> int:
+        """Training rows, those without labels included."""
+        return self.learner.n_rows_
+
+    @property
+    def label_counts(self) -> npt.NDArray[np.int64]:
+        """Training rows of each label."""
+        return self.learner.label_counts_
+
+    @cached_property
+    def takes_texts(self) -> bool:
+        """Whether the rows to predict are texts, rather than features."""
+        return bool(get_tags(self.learner).input_tags.string)
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the model as a directory, whole or not at all; an older model at `path` is replaced.
+
+        Raises
+        ------
+        ModelError
+            When `path` can't be written, or holds something that is not a longtail model.
+        """
+        write_model(
+            {
+                "learner": self.learner,
+                "label_names": self.label_names,
+                "propensity": self.propensity,
+                "recipe": self.recipe,
+                "training": self.training,
+            },
+            Path(path),
+        )
+
+    @classmethod
+    def load(cls, path: str | PathLike[str], *, verify: bool = False) -> Self:
+        """Load a model directory; its arrays stay on disk, mapped into memory.
+
+        Parameters
+        ----------
+        path : path-like
+        verify : bool
+            Also compare the checksums of files above 4 MB, which takes time; sizes and small files are always checked.
+
+        Raises
+        ------
+        ModelError
+            When a file is missing, cut off or changed, or when the model comes from a newer longtail.
+        """
+        contents = read_model(Path(path), verify=verify)
+        if not isinstance(contents.get("learner"), Learner):
+            raise ModelError(f"{path} holds no learner: train it anew.")
+        try:
+            return cls(**{name: contents[name] for name in cls.__dataclass_fields__ if name in contents})
+        except (NotFittedError, ParameterError) as error:
+            raise ModelError(f"{path} is not a usable model: {error}") from error
+
+    def predict_topk(self, X: Any, k: int = 5, *, only: Any = None, exclude: Any = None) -> TopK:
+        """Rank the k best labels of each row; see `Learner.predict_topk`.
+
+        Parameters
+        ----------
+        X : matrix, sequence of texts, or Dataset
+        k : int
+        only, exclude : sequence of label ids or names, optional
+            Rank these labels alone, or all but these.
+        """
+        return self.learner.predict_topk(
+            self._rows(X), k, only=self._ids("only", only), exclude=self._ids("exclude", exclude)
+        )
+
+    def iter_topk(self, X: Any, k: int = 5, *, only: Any = None, exclude: Any = None) -> Iterator[TopK]:
+        """Rank the k best labels some thousand rows at a time, under one progress bar, so that memory stays bounded."""
+        rows = self._rows(X)
+        restriction = {"only": self._ids("only", only), "exclude": self._ids("exclude", exclude)}
+        total = len(rows) if self.takes_texts else int(rows.shape[0])
+        with progress_bar("predicting", total, "rows") as advance:
+            for start in range(0, total, _CHUNK_ROWS):
+                chunk = rows[start : start + _CHUNK_ROWS]
+                with show_progress(False):
+                    top = self.learner.predict_topk(chunk, k, **restriction)
+                advance(len(top))
+                yield top
+
+    def predict_names(
+        self, X: Any, k: int = 5, *, only: Any = None, exclude: Any = None
+    ) -> list[list[tuple[str, float]]]:
+        """Rank the k best labels of each row as (name, score); a model without names gives ids as text."""
+        return self.names(self.predict_topk(X, k, only=only, exclude=exclude))
+
+    def names(self, top: TopK) -> list[list[tuple[str, float]]]:
+        """Put label names in place of ids and leave the padding out."""
+        names = self.label_names
+        return [
+            [
+                (str(label) if names is None else names[label], score)
+                for label, score in zip(*row, strict=True)
+                if label >= 0
+            ]
+            for row in zip(top.labels.tolist(), top.scores.tolist(), strict=True)
+        ]
+
+    def evaluate(self, dataset: Dataset, *, ks: Sequence[int] = (1, 3, 5)) -> Scores:
+        """Score the ranking of a test set; labels that the model has never seen count as missed.
+
+        Propensities come from the training rows of this model. Labels are matched by name where both sides have
+        names, else by id.
+        """
+        Y, n_new = self._aligned_labels(dataset)
+        counts = np.concatenate([self.label_counts, np.zeros(n_new, np.int64)])
+        inverse = self.propensity.inverse(counts, self.n_rows)
+        evaluator = Evaluator(len(counts), inverse_propensity=inverse, ks=ks)
+        for top in self.iter_topk(dataset, max(evaluator.ks)):
+            seen = evaluator.n_rows
+            evaluator.update(top, Y[seen : seen + len(top)])
+        return evaluator.scores()
+
+    def _rows(self, X: Any) -> Any:
+        if isinstance(X, Dataset):
+            found, wanted = (X.texts, "texts") if self.takes_texts else (X.X, "features")
+            if found is None:
+                has = "features" if self.takes_texts else "texts"
+                raise InputError(f"The model takes {wanted}, and the data set has {has} only: give rows with {wanted}.")
+            X = found
+        return X if self.takes_texts else self.learner._check_rows(X)
+
+    def _ids(self, name: str, labels: Any) -> Any:
+        if labels is None or self.label_names is None or not any(isinstance(label, str) for label in labels):
+            return labels
+        ids = {label: index for index, label in enumerate(self.label_names)}
+        unknown = [label for label in labels if label not in ids]
+        if unknown:
+            raise ParameterError(name, unknown[0], "must hold names of labels that the model knows")
+        return [ids[label] for label in labels]
+
+    def _aligned_labels(self, dataset: Dataset) -> tuple[sp.csr_array, int]:
+        """Labels of the data set by the ids of the model, those the model doesn't know after its own."""
+        ours, theirs = self.label_names, dataset.label_names
+        if ours is None or theirs is None or theirs == ours or len(set(ours)) < len(ours):
+            if dataset.n_labels != self.n_labels:
+                raise InputError(
+                    f"The data set has {dataset.n_labels} labels and the model {self.n_labels}: "
+                    "use rows of the data set that it was trained on."
+                )
+            return dataset.Y, 0
+        ids = {label: index for index, label in enumerate(ours)}
+        new_ids = np.array([ids.setdefault(label, len(ids)) for label in theirs], np.int32)
+        Y = sp.csr_array(
+            (dataset.Y.data, new_ids[dataset.Y.indices], dataset.Y.indptr), shape=(dataset.n_rows, len(ids))
+        )
+        Y.sort_indices()
+        return Y, len(ids) - self.n_labels
+
+
+def load(path: str | PathLike[str], *, verify: bool = False) -> Model:
+    """Load a saved model; the same as `Model.load`."""
+    return Model.load(path, verify=verify)

@@ -1,0 +1,63 @@
+"""Which classes a model may hold: a closed list of short names, so that a file can never name code to run."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any, TypeVar
+
+from longtail.errors import ModelError
+
+_ROOMS = {
+    "corpus": ("Tfidf",),
+    "propensity": ("GivenPropensity", "JainPropensity"),
+    "losses": ("Hinge", "Logistic", "SquaredHinge"),
+    "weighting": ("ClassBalanced", "InversePropensity", "LogFrequency", "NoWeighting", "PW", "PWcb", "PowerFrequency"),
+    "learners": ("BlockWeights", "OneVsRest", "Popularity", "TextLearner"),
+}
+_PUBLIC = {name: f"longtail.{room}" for room, names in _ROOMS.items() for name in names}
+_registered: dict[str, type[Any]] = {}
+
+Class = TypeVar("Class", bound=type[Any])
+
+
+def register(cls: Class) -> Class:
+    """Allow a class of your own in saved models; use it as a decorator, also in the program that loads the model.
+
+    The class needs `get_params` (scikit-learn's `BaseEstimator` gives it) and a tuple `_stored` with the names of the
+    fitted attributes to keep.
+
+    Examples
+    --------
+    >>> from longtail.learners import Popularity
+    >>> @register
+    ... class Seasonal(Popularity):
+    ...     pass
+    """
+    name = cls.__name__
+    if name in _PUBLIC:
+        raise ModelError(f"The name {name} belongs to a class of longtail: give yours another name.")
+    _registered[name] = cls
+    return cls
+
+
+def name_of(cls: type[Any]) -> str:
+    """Short name of a class that models may hold."""
+    name = cls.__name__
+    if _registered.get(name) is cls or (name in _PUBLIC and _find(name) is cls):
+        return name
+    raise ModelError(f"A model can't hold a {name}: pass its class to longtail.store.register first.")
+
+
+def class_of(name: str) -> type[Any]:
+    """Class behind a short name."""
+    cls = _registered.get(name) or (_find(name) if name in _PUBLIC else None)
+    if cls is None:
+        raise ModelError(
+            f"The model holds a {name}, which this longtail doesn't know: upgrade longtail, or pass the class of that "
+            "name to longtail.store.register first."
+        )
+    return cls
+
+
+def _find(name: str) -> type[Any] | None:
+    return getattr(importlib.import_module(_PUBLIC[name]), name, None)

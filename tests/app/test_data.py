@@ -1,0 +1,70 @@
+from pathlib import Path
+
+import pytest
+
+from longtail.corpus import load
+from tests.app.test_cli import XC, files, only_error, run
+
+__all__ = ["files", "run"]
+
+
+def test_list(run):
+    text = run("data", "list").stdout
+    for part in ("debian-depends", "30,605", "bundled", "EURLex-4K", "to fetch", "0.6,2.6", "XMLRepository"):
+        assert part in text
+
+
+def test_stats_of_features(files, run):
+    text = run("data", "stats", "train.txt").stdout
+    for name, value in (("rows", "4"), ("features", "3"), ("labels", "3"), ("labels a row", "1.25")):
+        assert f"\n{name} " in text
+        assert text.partition(f"\n{name} ")[2].split()[0] == value
+
+
+def test_stats_of_texts(files, run):
+    assert "characters a row" in run("data", "stats", "new.jsonl").stdout
+
+
+def test_stats_of_a_data_set_by_name(run):
+    assert "5,592" in run("data", "stats", "debian-tags:test").stdout
+
+
+@pytest.mark.parametrize("target", ["copy.txt", "copy.txt.gz", "copy.npz"])
+def test_convert_features(files, run, target):
+    run("data", "convert", "train.txt", target)
+    back, original = load(target), load("train.txt")
+    assert (back.X != original.X).nnz == 0
+    assert (back.Y != original.Y).nnz == 0
+
+
+def test_convert_texts(files, run):
+    result = run("data", "convert", "train.jsonl", "copy.jsonl.xz")
+    assert result.stdout == ""
+    assert load("copy.jsonl.xz").texts == load("train.jsonl").texts
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["stats", "nowhere"], "nowhere"),
+        (["convert", "nowhere.txt", "x.txt"], "nowhere.txt"),
+        (["convert", "train.txt", "x.unknown"], "format"),
+        (["convert", "train.txt", "x.jsonl"], "texts"),
+        (["convert", "train.jsonl", "x.txt"], "x.txt"),
+        (["convert", "train.txt", "no/x.txt"], "not a directory"),
+        (["convert", "train.txt", "train.txt"], "another name"),
+        (["verify", "Bibtex", "train.txt"], "4880"),
+        (["verify", "Bibtexx", "train.txt"], "did you mean Bibtex?"),
+        (["verify", "Bibtex", "nowhere.txt"], "nowhere.txt"),
+    ],
+)
+def test_mistakes(files, run, arguments, message):
+    assert message in only_error(run("data", *arguments, code=2))
+    assert Path("train.txt").read_text() == XC
+    assert not list(Path().glob("x.*"))
+
+
+def test_verify(files, run):
+    rows = "".join(f"{row % 159},{(row + 7) % 159} {row % 1836}:1\n" for row in range(2515))
+    Path("test.txt").write_text(f"2515 1836 159\n{rows}")
+    assert "test.txt is Bibtex, test: 2,515 rows" in run("data", "verify", "bibtex", "test.txt").stdout

@@ -1,0 +1,346 @@
+"""What every learner owes, as tests: a learner's test class inherits one of these mixins and says how to make it.
+
+class TestMine(MatrixContract):
+    def make(self, **params):
+        return Mine(**params)
+"""
+
+from __future__ import annotations
+
+import inspect
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+
+from longtail import Model, TopK
+from longtail.errors import InputError, LongtailError, ParameterError
+
+UNSEEN = 5  # a label without a training row
+NO_FEATURES, NO_LABELS = 7, 9  # rows
+TWINS = (3, 10)  # labels with the same rows
+
+
+def small_data(n_rows=80, n_features=40, n_labels=14, seed=0):
+    """Rows of small whole numbers, each label tied to three features, with all the special cases in it."""
+    rng = np.random.default_rng(seed)
+    Y = sp.random_array((n_rows, n_labels), density=0.2, rng=rng, format="lil", dtype=np.float32)
+    Y[Y.nonzero()] = 1
+    Y[:, [TWINS[1]]] = Y[:, [TWINS[0]]]
+    Y[:, [UNSEEN]] = 0
+    Y[[NO_LABELS], :] = 0
+    Y[0, 0] = 1
+    of_label = sp.lil_array((n_labels, n_features), dtype=np.float32)
+    for label in range(n_labels):
+        of_label[[label], rng.choice(n_features, 3, replace=False)] = 2
+    noise = sp.random_array((n_rows, n_features), density=0.1, rng=rng, dtype=np.float32)
+    noise.data[:] = 1
+    X = sp.lil_array(sp.csr_array(Y) @ sp.csr_array(of_label) + noise)
+    X[[NO_FEATURES], :] = 0
+    return sp.csr_array(X), sp.csr_array(Y)
+
+
+def assert_same(one: TopK, other: TopK) -> None:
+    np.testing.assert_array_equal(one.labels, other.labels)
+    np.testing.assert_array_equal(one.scores, other.scores)
+
+
+def assert_ranked(top: TopK, n_rows: int, k: int) -> None:
+    """Shape, types, order, ties and padding of a ranking."""
+    assert isinstance(top, TopK)
+    assert top.labels.shape == top.scores.shape == (n_rows, k)
+    assert top.labels.dtype == np.int32
+    assert top.scores.dtype == np.float32
+    assert not np.isnan(top.scores).any()
+    empty = top.labels < 0
+    assert (top.labels[empty] == -1).all()
+    assert (top.scores[empty] == -np.inf).all()
+    assert np.isfinite(top.scores[~empty]).all()
+    assert (np.diff(empty.astype(int), axis=1) >= 0).all(), "padding stands before labels"
+    left, right, filled = top.scores[:, :-1], top.scores[:, 1:], ~empty[:, 1:]
+    assert (left >= right)[filled].all(), "scores rise"
+    ordered = top.labels[:, :-1] < top.labels[:, 1:]
+    assert ordered[filled & (left == right)].all(), "a tie went to the higher label id"
+    for row in top.labels:
+        assert len(set(row[row >= 0])) == (row >= 0).sum(), "a label stands twice"
+
+
+def filtered(top: TopK, keep: set[int], k: int) -> TopK:
+    labels = np.full((len(top), k), -1, np.int32)
+    scores = np.full((len(top), k), -np.inf, np.float32)
+    for row in range(len(top)):
+        places = [place for place, label in enumerate(top.labels[row]) if label in keep][:k]
+        labels[row, : len(places)] = top.labels[row, places]
+        scores[row, : len(places)] = top.scores[row, places]
+    return TopK(labels, scores)
+
+
+class LearnerContract:
+    """For any learner. `make` is required; `rows` says how a learner that takes no matrix gets its rows."""
+
+    exact = True  # whether `only` and `exclude` give exactly the rest of the full ranking
+    other_params: dict[str, object] = {}  # noqa: RUF012 - parameters that differ from those of make()
+
+    def make(self, **params):
+        raise NotImplementedError
+
+    def rows(self, X):
+        return X
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def data(cls):
+        X, Y = small_data()
+        return cls().rows(X), Y
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def fitted(cls, data):
+        return cls().make().fit(*data)
+
+    def test_parameters_are_keyword_only_and_kept_verbatim(self):
+        parameters = inspect.signature(type(self.make()).__init__).parameters
+        for name, parameter in list(parameters.items())[1:]:
+            if parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+                assert parameter.kind == parameter.KEYWORD_ONLY, name
+        learner = self.make(**self.other_params)
+        for name, value in self.other_params.items():
+            assert learner.get_params()[name] is value
+
+    def test_clone_gives_the_same_parameters_unfitted(self, fitted):
+        copy = clone(fitted)
+        assert repr(copy.get_params()) == repr(fitted.get_params())
+        with pytest.raises(NotFittedError):
+            copy.predict_topk(self.rows(small_data()[0]), 1)
+
+    def test_set_params_takes_what_get_params_gives(self):
+        learner = self.make()
+        assert learner.set_params(**learner.get_params()) is learner
+
+    def test_fit_returns_self_and_leaves_everything_as_it_was(self, data):
+        X, Y = data
+        before = X.copy(), Y.copy()
+        learner = self.make()
+        params = repr(learner.get_params())
+        assert learner.fit(X, Y) is learner
+        learner.predict_topk(X, 3)
+        assert repr(learner.get_params()) == params
+        for now, then in zip((X, Y), before, strict=True):
+            if sp.issparse(now):
+                for part in ("data", "indices", "indptr"):
+                    np.testing.assert_array_equal(getattr(now, part), getattr(then, part))
+            else:
+                assert now == then
+
+    def test_remembers_the_training_labels(self, fitted, data):
+        Y = data[1]
+        assert fitted.n_rows_ == Y.shape[0]
+        assert fitted.n_labels_ == Y.shape[1]
+        assert fitted.label_counts_.dtype == np.int64
+        np.testing.assert_array_equal(fitted.label_counts_, np.asarray(Y.sum(axis=0)).ravel())
+
+    def test_unfitted_is_an_error(self, data):
+        for method in ("predict_topk", "predict"):
+            with pytest.raises(NotFittedError):
+                getattr(self.make(), method)(data[0])
+
+    @pytest.mark.parametrize("k", [1, 3, 14, 20])
+    def test_ranking_has_its_shape_order_and_padding(self, fitted, data, k):
+        X, Y = data
+        assert_ranked(fitted.predict_topk(X, k), Y.shape[0], k)
+
+    def test_fewer_places_give_the_head_of_the_same_ranking(self, fitted, data):
+        more, fewer = fitted.predict_topk(data[0], 9), fitted.predict_topk(data[0], np.int64(4))
+        assert_same(TopK(more.labels[:, :4], more.scores[:, :4]), fewer)
+
+    def test_labels_without_a_training_row_are_never_predicted(self, fitted, data):
+        X, Y = data
+        assert UNSEEN not in fitted.predict_topk(X, Y.shape[1]).labels
+        assert fitted.predict(X)[:, [UNSEEN]].nnz == 0
+        assert (fitted.predict_topk(X, 2, only=[UNSEEN]).labels == -1).all()
+
+    def test_no_rows_give_no_predictions(self, fitted, data):
+        assert_ranked(fitted.predict_topk(data[0][:0], 3), 0, 3)
+        assert fitted.predict(data[0][:0]).shape == (0, fitted.n_labels_)
+
+    def test_single_rows_are_predicted_as_in_a_batch(self, fitted, data):
+        X = data[0]
+        batch = fitted.predict_topk(X, 3)
+        for row in (0, NO_FEATURES, NO_LABELS, 40):
+            single = fitted.predict_topk(X[row : row + 1], 3)
+            np.testing.assert_allclose(single.scores[0], batch.scores[row], rtol=1e-5, atol=1e-6)
+            np.testing.assert_array_equal(single.labels[0], batch.labels[row])
+
+    def test_labels_can_be_restricted(self, fitted, data):
+        X, Y = data
+        n_labels = Y.shape[1]
+        everything = fitted.predict_topk(X, n_labels)
+        for k in (2, n_labels + 2):
+            for only, exclude, keep in (
+                ([1, 4, 8], None, {1, 4, 8}),
+                (None, np.array([0, 2]), set(range(n_labels)) - {0, 2}),
+                ([1, 4, 8], [4], {1, 8}),
+                ([], None, set()),
+                (None, [], set(range(n_labels))),
+                (range(n_labels), None, set(range(n_labels))),
+            ):
+                top = fitted.predict_topk(X, k, only=only, exclude=exclude)
+                assert_ranked(top, Y.shape[0], k)
+                assert set(top.labels.ravel()) <= keep | {-1}
+                if self.exact:
+                    assert_same(top, filtered(everything, keep, k))
+
+    @pytest.mark.parametrize("wrong", [{"only": [99]}, {"exclude": [-1]}, {"only": [0.5]}, {"exclude": ["x"]}])
+    def test_wrong_restrictions_are_refused(self, fitted, data, wrong):
+        with pytest.raises(ParameterError, match=next(iter(wrong))):
+            fitted.predict_topk(data[0], 3, **wrong)
+
+    @pytest.mark.parametrize("k", [0, -1, 2.0, True, "3", None])
+    def test_wrong_k_is_refused(self, fitted, data, k):
+        with pytest.raises(ParameterError, match="k must be"):
+            fitted.predict_topk(data[0], k)
+
+    def test_predict_is_a_sparse_indicator(self, fitted, data):
+        X, Y = data
+        decided = fitted.predict(X)
+        assert isinstance(decided, sp.csr_array)
+        assert decided.shape == Y.shape
+        assert (decided.data == 1).all()
+        assert decided.has_canonical_format
+        assert (np.diff(fitted.predict(X, k=2, min_score=-np.inf).indptr) <= 2).all()
+        assert fitted.predict(X, min_score=np.inf).nnz == 0
+
+    def test_the_same_seed_gives_the_same_model(self, fitted, data):
+        X, Y = data
+        assert_same(self.make().fit(X, Y).predict_topk(X, 5), fitted.predict_topk(X, 5))
+
+    def test_fitting_again_forgets_the_first_fit(self, fitted, data):
+        X, Y = data
+        twice = self.make().fit(X[:50], Y[:50]).fit(X, Y)
+        assert_same(twice.predict_topk(X, 5), fitted.predict_topk(X, 5))
+
+    def test_the_thread_count_changes_nothing(self):
+        if not any(name.rpartition("__")[2] == "threads" for name in self.make().get_params()):
+            pytest.skip("runs on one thread")
+        X, Y = small_data(n_rows=150, n_features=60, n_labels=200, seed=1)
+        rows = self.rows(X)
+        tops = [self.make(threads=threads).fit(rows, Y).predict_topk(rows, 8) for threads in (1, 2, 3)]
+        assert_same(tops[0], tops[1])
+        assert_same(tops[0], tops[2])
+
+    def test_labels_need_not_be_binary_or_sparse(self, fitted, data):
+        X, Y = data
+        expected = fitted.predict_topk(X, 5)
+        scaled = Y.copy()
+        scaled.data = scaled.data * np.float32(7)
+        duplicated = sp.coo_array(sp.vstack([Y, Y[:0]]))
+        duplicated = sp.csr_array(
+            (np.tile(Y.data, 2), (np.tile(duplicated.row, 2), np.tile(duplicated.col, 2))), shape=Y.shape
+        )
+        with_zeros = _with_explicit_zeros(Y)
+        for same in (scaled, duplicated, with_zeros, Y.toarray(), Y.astype(bool), sp.csc_matrix(Y), Y.astype(np.int64)):
+            assert_same(self.make().fit(X, same).predict_topk(X, 5), expected)
+
+    def test_rows_of_x_and_y_must_match(self, data):
+        X, Y = data
+        with pytest.raises(InputError, match="79"):
+            self.make().fit(X, Y[:79])
+
+    def test_nothing_to_learn_from_is_an_error(self, data):
+        X, Y = data
+        with pytest.raises(InputError, match="nothing to learn"):
+            self.make().fit(X[:0], Y[:0])
+
+    def test_no_labels_at_all_are_legal(self, data):
+        X, Y = data
+        for empty in (sp.csr_array(Y.shape, dtype=np.float32), sp.csr_array((Y.shape[0], 0), dtype=np.float32)):
+            learner = self.make().fit(X, empty)
+            assert (learner.predict_topk(X, 2).labels == -1).all()
+            assert learner.predict(X).shape == empty.shape
+
+    def test_nan_in_labels_is_an_error(self, data):
+        X, Y = data
+        spoilt = Y.copy()
+        spoilt.data[3] = np.nan
+        with pytest.raises(InputError, match="NaN"):
+            self.make().fit(X, spoilt)
+
+    def test_survives_saving_and_loading(self, fitted, data, tmp_path):
+        X = data[0]
+        Model(fitted).save(tmp_path / "model")
+        loaded = Model.load(tmp_path / "model", verify=True).learner
+        assert type(loaded) is type(fitted)
+        assert repr(loaded.get_params()) == repr(fitted.get_params())
+        assert_same(loaded.predict_topk(X, 5), fitted.predict_topk(X, 5))
+        assert_same(loaded.predict_topk(X[:1], 5), fitted.predict_topk(X[:1], 5))
+        assert_same(loaded.predict_topk(X, 5, exclude=[0]), fitted.predict_topk(X, 5, exclude=[0]))
+        assert (loaded.predict(X) != fitted.predict(X)).nnz == 0
+        Model(loaded).save(tmp_path / "again")
+        assert_same(Model.load(tmp_path / "again").predict_topk(X, 5), fitted.predict_topk(X, 5))
+
+
+class MatrixContract(LearnerContract):
+    """For a learner whose rows are a matrix."""
+
+    def test_every_form_of_matrix_gives_the_same(self, fitted, data):
+        X, Y = data
+        expected = fitted.predict_topk(X, 5)
+        wide = sp.csr_array((X.data, X.indices.astype(np.int64), X.indptr.astype(np.int64)), shape=X.shape)
+        unsorted = sp.csr_array(X[:, ::-1])[:, ::-1]
+        coo = sp.coo_array(X)
+        halves = sp.csr_array((np.tile(X.data / 2, 2), (np.tile(coo.row, 2), np.tile(coo.col, 2))), shape=X.shape)
+        forms = {
+            "dense": X.toarray(),
+            "float64": X.toarray().astype(np.float64),
+            "whole numbers": X.toarray().astype(np.int64),
+            "Fortran order": np.asfortranarray(X.toarray()),
+            "csr_matrix": sp.csr_matrix(X),
+            "csc_array": sp.csc_array(X),
+            "csc_matrix": sp.csc_matrix(X),
+            "coo_array": coo,
+            "int64 indices": wide,
+            "unsorted indices": unsorted,
+            "duplicates": halves,
+            "explicit zeros": _with_explicit_zeros(X),
+        }
+        for name, form in forms.items():
+            assert_same(fitted.predict_topk(form, 5), expected), name
+            if name in ("dense", "csc_matrix", "duplicates", "explicit zeros"):
+                assert_same(self.make().fit(form, Y).predict_topk(X, 5), expected)
+
+    def test_read_only_input_is_enough(self, fitted, data):
+        X, Y = (matrix.copy() for matrix in data)
+        for matrix in (X, Y):
+            for part in (matrix.data, matrix.indices, matrix.indptr):
+                part.flags.writeable = False
+        assert_same(self.make().fit(X, Y).predict_topk(X, 5), fitted.predict_topk(X, 5))
+
+    def test_wrong_number_of_features_is_an_error(self, fitted, data):
+        for wrong in (data[0][:, :-1], sp.hstack([data[0], data[0]])):
+            with pytest.raises(InputError, match="features"):
+                fitted.predict_topk(wrong, 3)
+
+    @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+    def test_values_that_are_no_numbers_are_an_error(self, fitted, data, value):
+        X, Y = data
+        spoilt = X.copy()
+        spoilt.data[5] = value
+        for call in (lambda: self.make().fit(spoilt, Y), lambda: fitted.predict_topk(spoilt, 3)):
+            with pytest.raises(InputError, match="row 0"):
+                call()
+
+    @pytest.mark.parametrize("wrong", [[1.0, 2.0], [["a"]], "text", None])
+    def test_what_is_no_matrix_is_an_error(self, fitted, wrong):
+        with pytest.raises(LongtailError):
+            fitted.predict_topk(wrong, 3)
+
+
+def _with_explicit_zeros(matrix):
+    """Store zeros beside the values; the matrix means the same."""
+    coo = sp.coo_array(matrix)
+    rows = np.concatenate([coo.row, np.arange(matrix.shape[0])])
+    columns = np.concatenate([coo.col, np.full(matrix.shape[0], UNSEEN)])
+    values = np.concatenate([coo.data, np.zeros(matrix.shape[0], coo.data.dtype)])
+    return sp.csr_array((values, (rows, columns)), shape=matrix.shape)

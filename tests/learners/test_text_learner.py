@@ -1,0 +1,89 @@
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+
+from longtail.corpus.text import Tfidf
+from longtail.errors import InputError, ParameterError
+from longtail.learners import Popularity, TextLearner
+from tests.learners.contract import LearnerContract, assert_same
+
+TEXTS = ["red fish blue fish", "red car", "blue car", "red fish", ""]
+LABELS = [[1, 0, 0], [0, 1, 0], [0, 1, 1], [1, 0, 0], [0, 0, 0]]
+
+
+def as_texts(X):
+    """Texts whose word counts are the rows."""
+    X = sp.csr_array(X)
+    return [
+        " ".join(f"word{column} " * int(count) for column, count in zip(X[[row]].indices, X[[row]].data, strict=True))
+        for row in range(X.shape[0])
+    ]
+
+
+class TestTextLearner(LearnerContract):
+    def make(self, *, threads=None, **params):
+        if threads is not None:
+            params = {"features": Tfidf(min_rows=1, threads=threads), **params}
+        return TextLearner(**{"features": Tfidf(min_rows=1), "learner": Popularity(), **params})
+
+    def rows(self, X):
+        return as_texts(X)
+
+    def test_gives_what_its_parts_give(self):
+        learner = TextLearner(features=Tfidf(min_rows=1), learner=Popularity()).fit(TEXTS, LABELS)
+        features = Tfidf(min_rows=1).fit(TEXTS)
+        assert learner.n_features_in_ == len(features.feature_names())
+        alone = Popularity().fit(features.transform(TEXTS), LABELS)
+        new = ["a fish", "something else", ""]
+        assert_same(learner.predict_topk(new, 3), alone.predict_topk(features.transform(new), 3))
+        assert (learner.predict(new) != alone.predict(features.transform(new))).nnz == 0
+
+    def test_nested_parameters(self):
+        learner = TextLearner(features=Tfidf(ngrams=2), learner=Popularity())
+        learner.set_params(features__ngrams=3, features__min_rows=1)
+        assert learner.features.ngrams == 3
+        assert learner.get_params()["features__min_rows"] == 1
+        copy = clone(learner)
+        assert copy.features is not learner.features
+        assert copy.features.ngrams == 3
+
+    def test_nested_parameters_of_a_default_part(self):
+        learner = TextLearner(learner=Popularity()).set_params(features__min_rows=1)
+        assert learner.features.min_rows == 1
+        assert TextLearner().features is None
+
+    def test_parts_are_not_fitted_themselves(self):
+        features, inner = Tfidf(min_rows=1), Popularity()
+        TextLearner(features=features, learner=inner).fit(TEXTS, LABELS)
+        with pytest.raises(NotFittedError):
+            features.transform(TEXTS)
+        with pytest.raises(NotFittedError):
+            inner.predict_topk([[1]])
+
+    @pytest.mark.parametrize(
+        ("wrong", "message"),
+        [
+            ("one text", "one text"),
+            (sp.eye_array(3), "takes texts"),
+            (np.eye(3), "takes texts"),
+            (None, "takes texts"),
+            (["fine", None], "row 1"),
+            ([b"bytes"], "row 0"),
+        ],
+    )
+    def test_what_is_no_list_of_texts_is_an_error(self, fitted, wrong, message):
+        for call in (lambda: self.make().fit(wrong, [[1]] * 3), lambda: fitted.predict_topk(wrong)):
+            with pytest.raises(InputError, match=message):
+                call()
+
+    def test_arrays_and_tuples_of_texts_are_fine(self, fitted, data):
+        texts = data[0][:5]
+        expected = fitted.predict_topk(texts, 3)
+        for same in (tuple(texts), np.array(texts), np.array(texts, dtype=object)):
+            assert_same(fitted.predict_topk(same, 3), expected)
+
+    def test_wrong_parameters_of_the_parts_are_refused_before_work(self):
+        with pytest.raises(ParameterError, match="ngrams"):
+            TextLearner(features=Tfidf(ngrams=0), learner=Popularity()).fit(["x"], [[1], [0]])

@@ -1,0 +1,37 @@
+"""Models that were saved with an earlier format version must load and predict the same for ever."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from longtail import Model, OneVsRest, TextLearner
+from longtail.weighting import PWcb
+
+FIXTURES = Path(__file__).parent / "fixtures"
+FROZEN = sorted(FIXTURES.glob("model-v*/*.expected.json"))
+
+
+@pytest.mark.parametrize("expected_file", FROZEN, ids=lambda path: f"{path.parent.name}/{path.name.split('.')[0]}")
+def test_predicts_as_it_did(expected_file):
+    model = Model.load(str(expected_file).removesuffix(".expected.json"), verify=True)
+    expected = json.loads(expected_file.read_text())
+    top = model.predict_topk(expected["rows"], 4)
+    np.testing.assert_array_equal(top.labels, expected["labels"])
+    np.testing.assert_allclose(np.where(top.labels < 0, 0, top.scores), expected["scores"], rtol=1e-4, atol=1e-5)
+
+
+def test_version_1_keeps_everything():
+    model = Model.load(FIXTURES / "model-v1" / "texts")
+    assert isinstance(model.learner, TextLearner)
+    assert isinstance(model.learner.learner, OneVsRest)
+    assert isinstance(model.learner.learner.weighting, PWcb)
+    assert model.learner.features_.ngrams == 2
+    assert model.label_names is not None
+    assert model.label_names[4:6] == ["Ölmalerei", "two words"]
+    assert (model.recipe, model.training, model.n_rows) == ("pw-cb-dismec", {"seconds": 0.5, "data": "fixture"}, 150)
+    assert model.learner.learner_.weights_.panels_.size
+    assert model.learner.learner_.weights_.entry_values_.size
+    assert repr(model.propensity) == "JainPropensity(a=0.6, b=2.6)"
+    assert Model.load(FIXTURES / "model-v1" / "features").label_names is None

@@ -1,0 +1,145 @@
+"""The walls of the house: who imports whom, how fast it starts, and what never stands in the library."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import longtail
+
+SOURCE = Path(longtail.__file__).parent
+ORDER = (
+    "errors",
+    "engine",
+    "corpus",
+    "datasets",
+    "propensity",
+    "metrics",
+    "losses",
+    "weighting",
+    "learners",
+    "tail",
+    "store",
+    "recipes",
+    "app",
+)
+HEAVY = {
+    "sklearn", "numba", "scipy", "matplotlib", "jinja2", "pandas", "zstandard", "tokenizers",
+    "torch", "transformers", "safetensors", "faiss", "fastapi", "uvicorn", "ray", "optuna",
+}  # fmt: skip
+MODULES = sorted(SOURCE.rglob("*.py"))
+SEEDED = {"default_rng", "Generator", "SeedSequence", "BitGenerator", "PCG64", "Philox"}
+
+every_module = pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
+
+
+def room(path: Path) -> str:
+    return path.relative_to(SOURCE).parts[0].removesuffix(".py")
+
+
+def imported(tree: ast.AST, path: Path) -> Iterator[str]:
+    """Full names of everything of longtail that a module imports, wherever in it the import stands."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}:{node.lineno}: relative import"
+            assert node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+@every_module
+def test_imports_go_one_way(path):
+    mine = room(path)
+    if path == SOURCE / "__init__.py":
+        return
+    assert mine in ORDER, f"{mine} is not a room of the house"
+    for name in imported(ast.parse(path.read_text()), path):
+        parts = name.split(".")
+        if parts[0] != "longtail" or parts[1:] == ["__version__"]:
+            continue
+        assert len(parts) > 1, f"{path.name} imports the whole of longtail"
+        assert parts[1] in ORDER, f"{path.name} imports {name}: import it from its own room"
+        assert ORDER.index(parts[1]) <= ORDER.index(mine), f"{mine} may not import {name}"
+
+
+@every_module
+def test_modules_are_of_a_readable_size(path):
+    assert len(path.read_text().splitlines()) <= 500
+
+
+@every_module
+def test_public_things_say_what_they_are(path):
+    tree = ast.parse(path.read_text())
+    public = [tree, *_public_definitions(tree)]
+    silent = [getattr(node, "name", "module") for node in public if not ast.get_docstring(node)]
+    assert not silent
+
+
+def _public_definitions(node: ast.Module | ast.ClassDef) -> Iterator[ast.ClassDef | ast.FunctionDef]:
+    for inner in node.body:
+        if isinstance(inner, ast.ClassDef | ast.FunctionDef) and not inner.name.startswith("_"):
+            yield inner
+            if isinstance(inner, ast.ClassDef):
+                yield from _public_definitions(inner)
+
+
+@every_module
+def test_what_never_stands_in_the_library(path):
+    tree = ast.parse(path.read_text())
+    for node in ast.walk(tree):
+        place = f"{path.relative_to(SOURCE)}:{getattr(node, 'lineno', 0)}"
+        assert not isinstance(node, ast.Assert), f"{place}: assert; raise an error of longtail.errors"
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            assert node.func.id not in ("print", "eval", "exec", "input"), f"{place}: {node.func.id}()"
+        if isinstance(node, ast.Attribute) and ast.unparse(node.value) in ("np.random", "numpy.random"):
+            assert node.attr in SEEDED, f"{place}: global random state; use np.random.default_rng(seed)"
+        if isinstance(node, ast.keyword) and node.arg == "allow_pickle":
+            assert ast.unparse(node.value) == "False", f"{place}: pickle"
+    roots = {name.split(".")[0] for name in imported(tree, path)}
+    assert not roots & {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "random", "shelve", "marshal"}
+
+
+def run(code: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+
+STARTS = {
+    "import longtail": "import longtail",
+    "longtail --help": "import sys; sys.argv = ['longtail', '--help']\n"
+    "from longtail.app.cli import main\ntry: main()\nexcept SystemExit: pass",
+}
+
+
+@pytest.mark.parametrize("code", STARTS.values(), ids=STARTS)
+def test_starts_without_what_is_heavy(code):
+    loaded = run(f"{code}\nimport sys; print('\\nLOADED', *sys.modules)").stdout.rpartition("LOADED")[2].split()
+    assert "longtail" in loaded
+    assert not {name.split(".")[0] for name in loaded} & HEAVY
+
+
+@pytest.mark.parametrize("code", STARTS.values(), ids=STARTS)
+def test_starts_in_half_a_second(code):
+    run(code)
+    fastest = float("inf")
+    for _ in range(8):
+        start = time.perf_counter()
+        run(code)
+        fastest = min(fastest, time.perf_counter() - start)
+        if fastest < 0.5:
+            return
+    pytest.fail(f"the fastest of 8 starts took {fastest:.2f} s")
+
+
+def test_everything_promised_is_there():
+    for name in longtail.__all__:
+        assert getattr(longtail, name) is not None
+    assert set(dir(longtail)) == set(longtail.__all__)
+    with pytest.raises(AttributeError):
+        longtail.nothing  # noqa: B018
