@@ -7,7 +7,39 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
-_EXPORTS = {
+__all__ = [
+    "Dataset",
+    "Interrupted",
+    "JainPropensity",
+    "Learner",
+    "LongtailError",
+    "Model",
+    "OneVsRest",
+    "Popularity",
+    "TextLearner",
+    "Tfidf",
+    "TopK",
+    "__version__",
+    "datasets",
+    "evaluate",
+    "load",
+    "recipe",
+    "show_progress",
+]
+
+if TYPE_CHECKING:
+    from longtail import datasets
+    from longtail.corpus import Dataset, Tfidf
+    from longtail.engine.progress import show_progress
+    from longtail.engine.topk import TopK
+    from longtail.errors import Interrupted, LongtailError
+    from longtail.learners import Learner, OneVsRest, Popularity, TextLearner
+    from longtail.metrics import evaluate
+    from longtail.propensity import JainPropensity
+    from longtail.recipes import recipe
+    from longtail.store import Model, load
+
+_PLACES = {
     "Dataset": "longtail.corpus",
     "Interrupted": "longtail.errors",
     "JainPropensity": "longtail.propensity",
@@ -25,26 +57,12 @@ _EXPORTS = {
     "show_progress": "longtail.engine.progress",
 }
 
-__all__ = ["__version__", "datasets", *sorted(_EXPORTS)]
-
-if TYPE_CHECKING:
-    from longtail import datasets
-    from longtail.corpus import Dataset, Tfidf
-    from longtail.engine.progress import show_progress
-    from longtail.engine.topk import TopK
-    from longtail.errors import Interrupted, LongtailError
-    from longtail.learners import Learner, OneVsRest, Popularity, TextLearner
-    from longtail.metrics import evaluate
-    from longtail.propensity import JainPropensity
-    from longtail.recipes import recipe
-    from longtail.store import Model, load
-
 
 def __getattr__(name: str) -> Any:
     if name == "datasets":
         return importlib.import_module("longtail.datasets")
-    if name in _EXPORTS:
-        return getattr(importlib.import_module(_EXPORTS[name]), name)
+    if name in _PLACES:
+        return getattr(importlib.import_module(_PLACES[name]), name)
     raise AttributeError(f"module 'longtail' has no attribute {name!r}")
 
 

@@ -51,17 +51,18 @@ def as_indicator(Y: Any, *, name: str = "Y") -> sp.csr_array:
 def _canonical(values: Any, dtype: type, name: str) -> sp.csr_array:
     if not sp.issparse(values):
         values = np.asarray(values)
-        if values.dtype.kind not in "biuf":
-            raise InputError(f"{name} must hold numbers, got values of type {values.dtype}.")
         if values.ndim != 2:
             raise InputError(f"{name} must have rows and columns, got {values.ndim} dimension(s): reshape it.")
-    elif values.dtype.kind not in "biuf":
-        raise InputError(f"{name} must hold numbers, got values of type {values.dtype}.")
-    matrix = sp.csr_array(values, dtype=dtype)
+    given: Any = values
+    if given.dtype.kind not in "biuf":
+        raise InputError(f"{name} must hold numbers, got values of type {given.dtype}.")
+    matrix = sp.csr_array(given, dtype=dtype)
     if not matrix.has_canonical_format:
-        if matrix is values or np.shares_memory(matrix.data, getattr(values, "data", matrix.data)):
+        if np.shares_memory(matrix.data, getattr(given, "data", matrix.data)):
             matrix = matrix.copy()
         matrix.sum_duplicates()
     if matrix.indices.dtype != np.int32:
-        matrix = sp.csr_array((matrix.data, matrix.indices.astype(np.int32), matrix.indptr), shape=matrix.shape)
+        if matrix.nnz >= 2**31:
+            raise InputError(f"{name} has {matrix.nnz:,} non-zeros, and 2,147,483,647 is the most: use fewer rows.")
+        matrix.indices, matrix.indptr = matrix.indices.astype(np.int32), matrix.indptr.astype(np.int32)
     return matrix

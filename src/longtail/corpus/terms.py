@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from longtail.corpus.tokens import Bytes, Ids, Int, Offsets, Packed, hash_of_one, next_word, scan
+from longtail.corpus.tokens import Bytes, Ids, Int, Offsets, Packed, find_words, hash_of_one, pack_word
 
 TAG = np.uint64(0xFFFFFFFF00000000)
 _ID = np.uint64(0x00000000FFFFFFFF)
@@ -141,7 +141,7 @@ def read_rows(
     ngrams: int,
     stop: Bytes,
 ) -> tuple[Packed, Offsets, Packed, Packed, npt.NDArray[np.int64], npt.NDArray[np.int64], Ids, Offsets]:
-    """Read rows of text and number their terms in the order in which they come; the fields of `Terms` and `Reading`."""
+    """Read rows of text and number their terms in the order in which they come; the fields of `Reading`."""
     n_rows = len(row_offsets) - 1
     # A word takes two bytes or more and a gap, and at most a third as many packed words, even where lower-casing
     # makes three bytes of two.
@@ -157,19 +157,16 @@ def read_rows(
     ids = np.empty(most, np.int32)
     offsets = np.zeros(n_rows + 1, np.int64)
     recent = np.empty(ngrams, np.int64)
-    lowered, plain, wide = scan(text, by_byte)
+    letters, begins, sizes, word_offsets = find_words(text, row_offsets, by_byte, by_code_point)
     n_terms = 0
     n_ids = 0
     for row in range(n_rows):
         if stop[0]:
             break
-        at, end = row_offsets[row], row_offsets[row + 1]
         recent[:] = -1
-        while True:
+        for at in range(word_offsets[row], word_offsets[row + 1]):
             top = starts[n_terms]
-            at, used, hashed = next_word(text, lowered, plain, wide, at, end, by_byte, by_code_point, words, top)
-            if used == 0:
-                break
+            used, hashed = pack_word(letters, begins[at], sizes[at], words, top)
             head: Int = -1
             last: Int = -1
             for size in range(1, ngrams + 1):
@@ -234,17 +231,14 @@ def find_rows(
     word = np.empty(len(text) // 4 + 2, np.uint64)
     key = np.empty(1, np.uint64)
     recent = np.empty(ngrams, np.int64)
-    lowered, plain, wide = scan(text, by_byte)
+    letters, begins, sizes, word_offsets = find_words(text, row_offsets, by_byte, by_code_point)
     n_ids = 0
     for row in range(n_rows):
         if stop[0]:
             break
-        at, end = row_offsets[row], row_offsets[row + 1]
         recent[:] = -1
-        while True:
-            at, used, hashed = next_word(text, lowered, plain, wide, at, end, by_byte, by_code_point, word, 0)
-            if used == 0:
-                break
+        for at in range(word_offsets[row], word_offsets[row + 1]):
+            used, hashed = pack_word(letters, begins[at], sizes[at], word, 0)
             _, last = locate(slots, words, starts, hashed, word, 0, used)
             head, term = -1, last
             for size in range(1, ngrams + 1):

@@ -147,6 +147,8 @@ class Tfidf(BaseEstimator):
             return self._weigh(*found, lookup.columns, idf)
 
         chunks = _cut(_as_texts(texts))
+        if len(chunks) == 1:  # starting threads takes several times as long as a short text
+            return _stack([read(chunks[0], np.zeros(1, np.uint8))], len(idf))
         parts = list(run_blocks(read, chunks, threads=self.threads, description="reading texts", unit="chunks"))
         return _stack(parts, len(idf))
 

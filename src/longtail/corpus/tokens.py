@@ -1,9 +1,9 @@
 """Words of UTF-8 text, read by a kernel: what Python's ``re`` finds with ``\\b\\w\\w+\\b`` in lower-cased text.
 
-scikit-learn's TfidfVectorizer spends nearly all of its time in a Python loop over words: 20 s of processor time for
-200 MB of text where these kernels and those of `longtail.corpus.terms` take 2 s, on as many threads as there are.
-A word is kept as *packed words*: its UTF-8 bytes, eight to a 64-bit number, first byte highest, padded with zeros.
-Packed words compare in the order of the text.
+scikit-learn's TfidfVectorizer spends nearly all of its time in a Python loop over words: 23 s for 200 MB of text that
+take 3.5 s here on two threads (benchmarks/bench_text.py), for the same features. A word is kept
+as *packed words*: its UTF-8 bytes, eight to a 64-bit number, first byte highest, padded with zeros. Packed words
+compare in the order of the text.
 """
 
 from __future__ import annotations
@@ -129,178 +129,160 @@ def hash_of_one(packed: np.uint64) -> np.uint64:
     return finish(mix(_SEED, packed))
 
 
-@intrinsic
-def _trailing_zeros(context: Any, value: Any) -> Any:
-    """Number of zero bits below the lowest one."""
-
+def _count_trailing_zeros(context: Any, value: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.cttz(arguments[0], context.get_constant(types.boolean, 0))
 
     return types.uint64(types.uint64), generate
 
 
-@intrinsic
-def _reversed_bytes(context: Any, value: Any) -> Any:
-    """Turn the byte order of a number."""
-
+def _reverse_bytes(context: Any, value: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.bswap(arguments[0])
 
     return types.uint64(types.uint64), generate
 
 
+_trailing_zeros: Any = intrinsic(_count_trailing_zeros)
+_reversed_bytes: Any = intrinsic(_reverse_bytes)
+
+
 @njit(nogil=True, cache=True)
-def scan(text: Bytes, by_byte: Bytes) -> tuple[Packed, Packed, Packed]:
-    """Look at all bytes at once, in loops that the compiler turns into vector instructions.
+def find_words(
+    text: Bytes, row_offsets: Offsets, by_byte: Bytes, by_code_point: npt.NDArray[np.uint32]
+) -> tuple[Packed, Offsets, Ids, Offsets]:
+    """Find the words of each row of text.
+
+    A first look at all bytes makes a bit for each, which then leads from word to word without a branch for every byte.
+    Words with characters beyond ASCII are read one character after the other.
 
     Returns
     -------
-    lowered : ndarray of uint64
-        The text with ASCII characters lower-cased (if the table says so), eight bytes to a number.
-    plain, wide : ndarray of uint64
-        A bit for each byte: whether it is an ASCII character of a word, or part of a character beyond ASCII.
+    letters : ndarray of uint64
+        Lower-cased text, eight bytes to a number.
+    begins, sizes : ndarray
+        Place of each word among the bytes of `letters`, and its bytes.
+    offsets : ndarray of int64
+        The words of row r are those from ``offsets[r]`` to ``offsets[r + 1]``.
     """
+    letters, plain, wide = _scan(text, by_byte)
+    top = np.int64(64 * len(plain))
+    n_rows = len(row_offsets) - 1
+    most = (len(text) + n_rows) // 3 + 1  # a word takes two bytes and a gap
+    begins = np.empty(most, np.int64)
+    sizes = np.empty(most, np.int32)
+    offsets = np.zeros(n_rows + 1, np.int64)
+    count = 0
+    for row in range(n_rows):
+        at, end = row_offsets[row], row_offsets[row + 1]
+        while at < end:
+            block = at >> 6
+            bits = (plain[block] | wide[block]) >> np.uint64(at & 63)
+            if bits == 0:
+                at = (block + 1) << 6
+                continue
+            begin = at + np.int64(_trailing_zeros(bits))
+            if begin >= end:
+                break
+            at = begin
+            block = at >> 6
+            bits = ~plain[block] >> np.uint64(at & 63)
+            while bits == 0:
+                block += 1
+                at = block << 6
+                bits = ~plain[block]
+            at = min(at + np.int64(_trailing_zeros(bits)), end)
+            if at < end and text[at] >= 0x80:
+                at, size = _fold_word(text, begin, end, by_byte, by_code_point, letters, top)
+                if size > 0:
+                    begins[count] = top
+                    sizes[count] = size
+                    top += size
+                    count += 1
+            elif at - begin > 1:
+                begins[count] = begin
+                sizes[count] = at - begin
+                count += 1
+        offsets[row + 1] = count
+    return letters.view(np.uint64), begins, sizes, offsets
+
+
+@njit(nogil=True, cache=True)
+def _scan(text: Bytes, by_byte: Bytes) -> tuple[Bytes, Packed, Packed]:
+    """Lower-cased ASCII, and a bit for each byte: is it an ASCII character of a word, is it part of a wider one?"""
     n_blocks = len(text) // 64 + 2
-    lowered = np.zeros(64 * n_blocks, np.uint8)
-    in_word = np.zeros(64 * n_blocks, np.uint8)
+    letters = np.empty(64 * n_blocks + (len(text) // 16 + 2) * 32, np.uint8)  # room for all, lengthened by half
+    in_word = np.empty(64 * n_blocks, np.uint8)
     shift = np.uint8(by_byte[65] - 65)
     for i in range(len(text)):
         byte = text[i]
         upper = (byte >= np.uint8(65)) & (byte <= np.uint8(90))
         letter = upper | ((byte >= np.uint8(97)) & (byte <= np.uint8(122)))
         digit = (byte >= np.uint8(48)) & (byte <= np.uint8(57))
-        lowered[i] = byte + shift if upper else byte
+        letters[i] = byte + shift if upper else byte
         in_word[i] = letter | digit | (byte == np.uint8(95))
-    lowered_words = lowered.view(np.uint64)
+    letters[len(text) : 64 * n_blocks] = 0
+    in_word[len(text) :] = 0
+    letter_words = letters.view(np.uint64)
     in_word_words = in_word.view(np.uint64)
-    plain = np.zeros(n_blocks, np.uint64)
-    wide = np.zeros(n_blocks, np.uint64)
-    for i in range(8 * n_blocks):
-        place = np.uint64(8 * (i & 7))
-        plain[i >> 3] |= in_word_words[i] * _GATHER >> _TOP_BYTE << place
-        wide[i >> 3] |= (lowered_words[i] >> _SEVEN & _LOWEST_BITS) * _GATHER >> _TOP_BYTE << place
-    return lowered_words, plain, wide
-
-
-@njit(nogil=True, cache=True, forceinline=True)
-def next_word(
-    text: Bytes,
-    lowered: Packed,
-    plain: Packed,
-    wide: Packed,
-    at: Int,
-    end: Int,
-    by_byte: Bytes,
-    by_code_point: npt.NDArray[np.uint32],
-    out: Packed,
-    top: Int,
-) -> tuple[Int, Int, np.uint64]:
-    """Find the next word in ``text[at:end]`` and write it to ``out[top:]``.
-
-    The bits of `scan` lead from word to word without a branch for every byte. Where a word holds characters beyond
-    ASCII, it is read byte by byte.
-
-    Returns
-    -------
-    at : int
-        Where to look for the word after it.
-    used : int
-        How many packed words it takes; 0 if there was no word left.
-    hashed : uint64
-        Its hash.
-    """
-    while at < end:
-        block = at >> 6
-        bits = (plain[block] | wide[block]) >> np.uint64(at & 63)
-        if bits == 0:
-            at = (block + 1) << 6
-            continue
-        begin = at + np.int64(_trailing_zeros(bits))
-        if begin >= end:
-            break
-        at = begin
-        block = at >> 6
-        bits = ~plain[block] >> np.uint64(at & 63)
-        while bits == 0:
-            block += 1
-            at = block << 6
-            bits = ~plain[block]
-        at = min(at + np.int64(_trailing_zeros(bits)), end)
-        if at < end and text[at] >= 0x80:
-            return _next_word_by_bytes(text, begin, end, by_byte, by_code_point, out, top)
-        left = at - begin
-        if left < 2:
-            continue
-        used = 0
-        hashed = _SEED
-        source = begin >> 3
-        offset = np.uint64((begin & 7) << 3)
-        while left > 0:
-            # Two shifts, because a shift by all 64 bits is undefined.
-            packed = lowered[source] >> offset | lowered[source + 1] << (_LAST_BIT - offset) << _ONE
-            packed = _reversed_bytes(packed)
-            if left < 8:
-                surplus = np.uint64(64 - 8 * left)
-                packed = packed >> surplus << surplus
-            out[top + used] = packed
-            hashed = mix(hashed, packed)
-            used += 1
-            source += 1
-            left -= 8
-        return at, used, finish(hashed)
-    return end, 0, _SEED
+    plain = np.empty(n_blocks, np.uint64)
+    wide = np.empty(n_blocks, np.uint64)
+    for block in range(n_blocks):
+        plain_bits = np.uint64(0)
+        wide_bits = np.uint64(0)
+        for i in range(8):
+            place = np.uint64(8 * i)
+            plain_bits |= in_word_words[8 * block + i] * _GATHER >> _TOP_BYTE << place
+            wide_bits |= (letter_words[8 * block + i] >> _SEVEN & _LOWEST_BITS) * _GATHER >> _TOP_BYTE << place
+        plain[block] = plain_bits
+        wide[block] = wide_bits
+    return letters, plain, wide
 
 
 @njit(nogil=True, cache=True)
-def _next_word_by_bytes(
-    text: Bytes, at: Int, end: Int, by_byte: Bytes, by_code_point: npt.NDArray[np.uint32], out: Packed, top: Int
-) -> tuple[Int, Int, np.uint64]:
+def _fold_word(
+    text: Bytes, at: Int, end: Int, by_byte: Bytes, by_code_point: npt.NDArray[np.uint32], letters: Bytes, top: Int
+) -> tuple[Int, Int]:
+    """Write the lower-cased word at a place to ``letters[top:]``: the place after it, and its bytes or 0 if short."""
+    size = 0
+    length = 0
     while at < end:
-        used = 0
-        hashed = _SEED
-        packed = np.uint64(0)
-        filled = 0
-        length = 0
-        while at < end:
-            byte = by_byte[text[at]]
-            if byte > _MULTIBYTE:
-                at += 1
-                packed = packed << _EIGHT | np.uint64(byte)
-                filled += 1
-                if filled == 8:
-                    out[top + used] = packed
-                    hashed = mix(hashed, packed)
-                    used += 1
-                    filled = 0
-                    packed = np.uint64(0)
-            elif byte == _NO_WORD:
-                at += 1
-                break
-            else:
-                code, at = _decode(text, at)
-                folded = by_code_point[code]
-                if folded == _NO_WORD:
-                    break
-                shift = 0 if folded < 0x80 else 8 if folded < 0x10000 else 16 if folded < 0x1000000 else 24
-                while shift >= 0:
-                    packed = packed << _EIGHT | np.uint64(folded >> shift & 0xFF)
-                    shift -= 8
-                    filled += 1
-                    if filled == 8:
-                        out[top + used] = packed
-                        hashed = mix(hashed, packed)
-                        used += 1
-                        filled = 0
-                        packed = np.uint64(0)
-            length += 1
-        if length > 1:
-            if filled:
-                packed <<= np.uint64(64 - 8 * filled)
-                out[top + used] = packed
-                hashed = mix(hashed, packed)
-                used += 1
-            return at, used, finish(hashed)
-    return at, 0, _SEED
+        if text[at] < 0x80:
+            folded = np.uint32(by_byte[text[at]])
+            at += 1
+        else:
+            code, at = _decode(text, at)
+            folded = by_code_point[code]
+        if folded == _NO_WORD:
+            break
+        shift = 0 if folded < 0x80 else 8 if folded < 0x10000 else 16 if folded < 0x1000000 else 24
+        while shift >= 0:
+            letters[top + size] = folded >> shift & 0xFF
+            shift -= 8
+            size += 1
+        length += 1
+    return at, size if length > 1 else 0
+
+
+@njit(nogil=True, cache=True, forceinline=True)
+def pack_word(letters: Packed, begin: Int, size: Int, out: Packed, top: Int) -> tuple[Int, np.uint64]:
+    """Write a word to ``out[top:]``; gives the number of packed words and the hash."""
+    used = 0
+    hashed = _SEED
+    source = begin >> 3
+    offset = np.uint64((begin & 7) << 3)
+    while size > 0:
+        # Two shifts, because a shift by all 64 bits is undefined.
+        packed = _reversed_bytes(letters[source] >> offset | letters[source + 1] << (_LAST_BIT - offset) << _ONE)
+        if size < 8:
+            surplus = np.uint64(64 - 8 * size)
+            packed = packed >> surplus << surplus
+        out[top + used] = packed
+        hashed = mix(hashed, packed)
+        used += 1
+        source += 1
+        size -= 8
+    return used, finish(hashed)
 
 
 @njit(nogil=True, cache=True)

@@ -16,14 +16,22 @@ What makes it fast:
   before the solver believes that it has converged.
 - The bias starts where negative rows are content (-1 for the hinges), the positive rows go first and a few random
   negatives bring the bias back, so that the first pass over all rows meets weights that are nearly right.
+- Only the cache lines of weights in which a label moved are written back.
 """
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import numpy as np
+import numpy.typing as npt
 from numba import njit
 
-from longtail.engine.lanes import LANES, hinge_lanes, lane_add, lane_commit, lane_dot, lane_scores
+from longtail.engine.lanes import LANES, LINE, hinge_lanes, lane_add, lane_commit, lane_dot, lane_scores
+
+Float32 = npt.NDArray[np.float32]
+Int32 = npt.NDArray[np.int32]
+Int64 = npt.NDArray[np.int64]
 
 SQUARED_HINGE, HINGE, LOGISTIC = 0, 1, 2
 """Codes of the losses for the kernels; the two hinges differ in their diagonal and bound alone."""
@@ -31,11 +39,79 @@ SQUARED_HINGE, HINGE, LOGISTIC = 0, 1, 2
 WARM_PASSES = 3
 WARM_NEGATIVES = 64
 LONGEST_REST = 15
-RUN = 32
+RUN = 16
+WINDOW = 128
+
+
+class Rows(NamedTuple):
+    """Training rows as the kernels see them.
+
+    `indptr`, `indices` and `values` are CSR; `scales` holds each row's factor (1 / its length where rows are
+    normalised), `squares` its squared length after scaling, the bias included; `bias` is the value of the bias feature
+    that every row has, 0 for none.
+    """
+
+    indptr: Int64
+    indices: Int32
+    values: Float32
+    scales: Float32
+    squares: Float32
+    bias: np.float32
+
+
+class Problem(NamedTuple):
+    """What is to be solved for one block.
+
+    `positive_lanes[positive_offsets[p]:positive_offsets[p + 1]]` are the labels of the block that row
+    `positive_rows[p]` has. `diagonal` and `bound`, of shape (2, 64), hold 1 / (2 C) or 0 and the largest dual variable,
+    for negative (row 0) and positive labels (row 1). A negative row with no score above `screen` needs no dual
+    variables. Gradients up to `tolerance` are let be.
+    """
+
+    positive_rows: Int64
+    positive_offsets: Int64
+    positive_lanes: Int32
+    loss: int
+    diagonal: Float32
+    bound: Float32
+    screen: np.float32
+    tolerance: np.float32
+    max_passes: int
+
+
+class Memory(NamedTuple):
+    """Working memory for one block at a time, used again for the next; make it with `allocate`."""
+
+    weights: Float32
+    bias_weights: Float32
+    slot_of_row: Int32
+    dual: Float32
+    sign: npt.NDArray[np.int8]
+    rest: npt.NDArray[np.uint8]
+    patience: npt.NDArray[np.uint8]
+    order: Int32
+    scores: Float32
+    change: Float32
+
+    @staticmethod
+    def allocate(n_rows: int, n_features: int) -> Memory:
+        """Memory for so many rows and features."""
+        return Memory(
+            weights=np.zeros((n_features, LANES), np.float32),
+            bias_weights=np.zeros(LANES, np.float32),
+            slot_of_row=np.full(n_rows, -1, np.int32),
+            dual=np.empty((n_rows, LANES), np.float32),
+            sign=np.empty((n_rows, LANES), np.int8),
+            rest=np.empty(n_rows, np.uint8),
+            patience=np.empty(n_rows, np.uint8),
+            order=np.empty(n_rows, np.int32),
+            scores=np.zeros(LANES, np.float32),
+            change=np.zeros(LANES, np.float32),
+        )
 
 
 @njit(nogil=True, cache=True)
-def next_random(state):  # type: ignore[no-untyped-def]
+def next_random(state: npt.NDArray[np.uint64]) -> Any:
     """Advance a splitmix64 generator kept in ``state[0]`` and return 64 random bits."""
     state[0] += np.uint64(0x9E3779B97F4A7C15)
     bits = state[0]
@@ -45,27 +121,39 @@ def next_random(state):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def shuffle_runs(order, count, state):  # type: ignore[no-untyped-def]
-    """Shuffle the first `count` numbers of `order` in place, in runs of `RUN` neighbours.
+def random_below(limit: int, state: npt.NDArray[np.uint64]) -> Any:
+    """Give a random number from 0 to `limit` - 1, for limits below 2**32."""
+    return np.int64(((next_random(state) >> np.uint64(32)) * np.uint64(limit)) >> np.uint64(32))
 
-    A random order of single rows converges no faster, and takes up to three times as long to read from memory.
+
+@njit(nogil=True, cache=True)
+def shuffle(order: Int32, count: int, finely: bool, state: npt.NDArray[np.uint64]) -> None:
+    """Shuffle the first `count` numbers of `order` in place, in runs of `RUN`; if `finely`, then also inside windows.
+
+    Rows that lie close in memory are so visited close in time, which is up to three times as fast as a shuffle of all.
     """
     for last in range(count // RUN - 1, 0, -1):
-        other = np.int64(((next_random(state) >> np.uint64(32)) * np.uint64(last + 1)) >> np.uint64(32))
+        other = random_below(last + 1, state)
         for step in range(RUN):
             here, there = last * RUN + step, other * RUN + step
             order[here], order[there] = order[there], order[here]
+    for start in range(0, count if finely else 0, WINDOW):
+        for last in range(min(WINDOW, count - start) - 1, 0, -1):
+            here, there = start + last, start + random_below(last + 1, state)
+            order[here], order[there] = order[there], order[here]
 
 
-@njit(nogil=True, cache=True, fastmath=True)
-def logistic_step(scores, dual, sign, q, bound, change):  # type: ignore[no-untyped-def]
+@njit(nogil=True, cache=True, fastmath={"contract"})
+def logistic_step(
+    scores: Float32, dual: Float32, sign: npt.NDArray[np.int8], q: Any, bound: Float32, tolerance: Any, change: Float32
+) -> Any:
     """Do what `hinge_lanes` does for the logistic loss.
 
     With the new dual variable written as U s(t), s the sigmoid, the optimum solves t + q (U s(t) - old) + y f = 0. The
-    left side grows with t at a slope between 1 and 1 + q U / 4: Newton steps inside a shrinking bracket. The violation
-    is bounded from below by the change times the smallest curvature of the dual, q + 4 / U.
+    left side grows with t at a slope between 1 and 1 + q U / 4: Newton steps inside a bracket that every third step
+    halves. The gradient is at least the change times the smallest curvature of the dual, q + 4 / U.
     """
-    largest = np.float32(0)
+    lines = 0
     most = np.float32(0)
     for lane in range(LANES):
         y = np.float32(sign[lane])
@@ -75,7 +163,7 @@ def logistic_step(scores, dual, sign, q, bound, change):  # type: ignore[no-unty
         high = q * old - margin
         low = high - q * upper
         t = high - q * upper / (np.float32(1) + np.exp(-np.float32(0.5) * (low + high)))
-        for _ in range(12):
+        for iteration in range(60):
             sigmoid = np.float32(1) / (np.float32(1) + np.exp(-t))
             value = t + q * (upper * sigmoid - old) + margin
             if abs(value) <= np.float32(1e-6) * (np.float32(1) + abs(t)):
@@ -85,79 +173,98 @@ def logistic_step(scores, dual, sign, q, bound, change):  # type: ignore[no-unty
             else:
                 low = t
             t -= value / (np.float32(1) + q * upper * sigmoid * (np.float32(1) - sigmoid))
-            if not (low < t < high):
+            if iteration % 3 == 2 or not (low < t < high):
                 t = np.float32(0.5) * (low + high)
         new = upper / (np.float32(1) + np.exp(-t))
+        if abs(new - old) * (q + np.float32(4) / upper) > tolerance:
+            lines |= 1 << (lane // LINE)
+        else:
+            new = old
         change[lane] = (new - old) * y
-        largest = max(largest, abs(new - old) * (q + np.float32(4) / upper))
         most = max(most, new)
-    return largest, most
-
-
-@njit(nogil=True, cache=True, fastmath=True)
-def _visit(
-    row, slot, indptr, indices, values, scale, q, bias, weights, bias_weights, dual, sign,
-    loss, diagonal, bound, tolerance, scores, change,
-):  # type: ignore[no-untyped-def]  # fmt: skip
-    """Take one dual step for a row whose scores are known; write it back if it is large enough to matter."""
-    if loss == LOGISTIC:
-        largest, most = logistic_step(scores, dual[slot], sign[slot], q, bound, change)
-    else:
-        largest, most = hinge_lanes(scores, dual[slot], sign[slot], q, diagonal, bound, change)
-    if largest <= tolerance:
-        return False, most
-    lane_commit(dual[slot], sign[slot], bias_weights, bias, change, scale)
-    lane_add(indices, values, indptr[row], indptr[row + 1], weights, change)
-    return True, most
+    return lines, most
 
 
 @njit(nogil=True, cache=True)
-def _open_slot(row, slots, slot_of_row, dual, sign, rest, patience):  # type: ignore[no-untyped-def]
-    slot_of_row[row] = slots
-    rest[slots] = 0
-    patience[slots] = 0
+def _open_slot(row: int, slot: int, memory: Memory) -> int:
+    """Give a row dual variables, all zero and all of negative labels."""
+    memory.slot_of_row[row] = slot
+    memory.rest[slot] = 0
+    memory.patience[slot] = 0
     for lane in range(LANES):
-        dual[slots, lane] = 0
-        sign[slots, lane] = -1
+        memory.dual[slot, lane] = 0
+        memory.sign[slot, lane] = -1
+    return slot
+
+
+@njit(nogil=True, cache=True)
+def _visit(row: int, slots: int, rows: Rows, problem: Problem, memory: Memory) -> Any:
+    """Score a row and take its dual step, if it has one to take.
+
+    Returns
+    -------
+    (slot, stepped, most)
+        The row's slot, `slots` if it is a new one, -1 if it needs none; whether anything moved; its largest dual variable.
+    """
+    scores, change = memory.scores, memory.change
+    start, end = rows.indptr[row], rows.indptr[row + 1]
+    scores[:] = 0
+    lane_dot(rows.indices, rows.values, start, end, memory.weights, scores)
+    largest = lane_scores(scores, rows.scales[row], rows.bias, memory.bias_weights)
+    slot = np.int64(memory.slot_of_row[row])
+    if slot < 0:
+        if largest <= problem.screen:
+            return slot, False, np.float32(0)
+        slot = np.int64(_open_slot(row, slots, memory))
+    dual, sign = memory.dual[slot], memory.sign[slot]
+    square = rows.squares[row]
+    if problem.loss == LOGISTIC:
+        lines, most = logistic_step(scores, dual, sign, square, problem.bound, problem.tolerance, change)
+    else:
+        lines, most = hinge_lanes(
+            scores, dual, sign, square, problem.diagonal, problem.bound, problem.tolerance, change
+        )
+    if lines == 0:
+        return slot, False, most
+    lane_commit(dual, sign, memory.bias_weights, rows.bias, change, rows.scales[row])
+    lane_add(rows.indices, rows.values, start, end, memory.weights, change, lines)
+    return slot, True, most
+
+
+@njit(nogil=True, cache=True)
+def _warm_up(rows: Rows, problem: Problem, memory: Memory, state: npt.NDArray[np.uint64]) -> int:
+    """Visit the positive rows and a few random ones in turn; returns the number of slots."""
+    n, n_positive = len(rows.indptr) - 1, len(problem.positive_rows)
+    for p in range(n_positive):
+        _open_slot(problem.positive_rows[p], p, memory)
+        for at in range(problem.positive_offsets[p], problem.positive_offsets[p + 1]):
+            memory.sign[p, problem.positive_lanes[at]] = 1
+    slots = n_positive
+    for _ in range(WARM_PASSES):
+        for at in range(n_positive + WARM_NEGATIVES):
+            row = problem.positive_rows[at] if at < n_positive else random_below(n, state)
+            if rows.squares[row] > 0:
+                slot, _, _ = _visit(row, slots, rows, problem, memory)
+                slots += slot == slots
     return slots
 
 
-@njit(nogil=True, cache=True, fastmath=True)
+@njit(nogil=True, cache=True)
 def solve_block(
-    indptr, indices, values, scales, squares, bias,
-    positive_rows, positive_offsets, positive_lanes,
-    loss, diagonal, bound, screen, tolerance, max_passes,
-    weights, bias_weights, slot_of_row, dual, sign, rest, patience, order, state, stop,
-):  # type: ignore[no-untyped-def]  # fmt: skip
+    rows: Rows,
+    problem: Problem,
+    memory: Memory,
+    state: npt.NDArray[np.uint64],
+    stop: npt.NDArray[np.uint8],
+) -> Any:
     """Train the classifiers of one block of labels.
 
     Parameters
     ----------
-    indptr, indices, values : int64, int32, float32 arrays
-        The rows, CSR.
-    scales : ndarray of float32
-        Factor of each row: 1 / its length where rows are normalised.
-    squares : ndarray of float32
-        Squared length of each scaled row, the bias included.
-    bias : float
-        Value of the bias feature that every row has, 0 for none.
-    positive_rows, positive_offsets, positive_lanes : int64, int64, int32 arrays
-        Rows with a label of this block, and which lanes those are (CSR-like).
-    loss : int
-        `SQUARED_HINGE`, `HINGE` or `LOGISTIC`.
-    diagonal, bound : ndarray of float32, shape (2, 64)
-        1 / (2 C) or 0, and the largest dual variable, for negative (row 0) and positive (row 1) labels.
-    screen : float
-        A negative row with no score above this needs no dual variables.
-    tolerance : float
-        Smaller violations are let be; the solver stops when there is no larger one.
-    max_passes : int
-        Passes over the rows, the full one included.
-    weights, bias_weights : float32 arrays, shapes (features, 64) and (64,)
-        Set to the starting point by the caller; the result.
-    slot_of_row, dual, sign, rest, patience, order
-        Working memory for n rows: int32 filled with -1 (left so again), float32 (n, 64), int8 (n, 64), uint8, uint8,
-        int32.
+    rows : Rows
+    problem : Problem
+    memory : Memory
+        Its `weights` and `bias_weights` are set to the starting point by the caller and hold the result afterwards.
     state : ndarray of uint64, shape (1,)
         Random state.
     stop : ndarray of uint8, shape (1,)
@@ -167,72 +274,34 @@ def solve_block(
     -------
     (number of passes, True if converged)
     """
-    n = indptr.shape[0] - 1
-    scores = np.zeros(LANES, np.float32)
-    change = np.zeros(LANES, np.float32)
-    slots = 0
-    n_positive = positive_rows.shape[0]
-    for p in range(n_positive):
-        _open_slot(positive_rows[p], slots, slot_of_row, dual, sign, rest, patience)
-        for at in range(positive_offsets[p], positive_offsets[p + 1]):
-            sign[slots, positive_lanes[at]] = 1
-        slots += 1
-    warm_visits = n_positive + WARM_NEGATIVES
-    for visit in range(WARM_PASSES * warm_visits):
-        if visit % warm_visits < n_positive:
-            row = positive_rows[visit % warm_visits]
-        else:
-            row = np.int64(next_random(state) % np.uint64(n))
-        if squares[row] <= 0:
-            continue
-        scores[:] = 0
-        lane_dot(indices, values, indptr[row], indptr[row + 1], weights, scores)
-        largest = lane_scores(scores, scales[row], bias, bias_weights)
-        slot = slot_of_row[row]
-        if slot < 0:
-            if largest <= screen:
-                continue
-            slot = _open_slot(row, slots, slot_of_row, dual, sign, rest, patience)
-            slots += 1
-        _visit(
-            row, slot, indptr, indices, values, scales[row], squares[row], bias, weights, bias_weights, dual, sign,
-            loss, diagonal, bound, tolerance, scores, change,
-        )  # fmt: skip
-        if stop[0]:
-            break
+    n, n_positive = len(rows.indptr) - 1, len(problem.positive_rows)
+    order, rest, patience = memory.order, memory.rest, memory.patience
+    slots = _warm_up(rows, problem, memory, state)
     for row in range(n):
         order[row] = row
     active = n
     passes = 0
     converged = False
-    while passes < max_passes and not converged and not stop[0]:
-        shuffle_runs(order, active, state)
+    while passes < problem.max_passes and not converged and not stop[0]:
+        shuffle(order, active, active < n, state)
         kept = 0
         moved = 0
         rested = 0
         for at in range(active):
             row = order[at]
-            slot = slot_of_row[row]
-            if squares[row] <= 0:
+            known = memory.slot_of_row[row]
+            if rows.squares[row] <= 0:
                 continue
-            if slot >= 0 and rest[slot] > 0:
-                rest[slot] -= 1
+            if known >= 0 and rest[known] > 0:
+                rest[known] -= 1
                 rested += 1
                 order[kept] = row
                 kept += 1
                 continue
-            scores[:] = 0
-            lane_dot(indices, values, indptr[row], indptr[row + 1], weights, scores)
-            largest = lane_scores(scores, scales[row], bias, bias_weights)
+            slot, stepped, most = _visit(row, slots, rows, problem, memory)
             if slot < 0:
-                if largest <= screen:
-                    continue
-                slot = _open_slot(row, slots, slot_of_row, dual, sign, rest, patience)
-                slots += 1
-            stepped, most = _visit(
-                row, slot, indptr, indices, values, scales[row], squares[row], bias, weights, bias_weights, dual,
-                sign, loss, diagonal, bound, tolerance, scores, change,
-            )  # fmt: skip
+                continue
+            slots += slot == slots
             if stepped:
                 moved += 1
                 patience[slot] = 0
@@ -246,16 +315,12 @@ def solve_block(
                 break
         passes += 1
         if moved == 0 and rested == 0:
-            if active == n:
-                converged = True
-            else:
-                for row in range(n):
-                    order[row] = row
-                kept = n
+            converged = active == n
+            for row in range(n):
+                order[row] = row
+            kept = n
         if moved == 0:
-            for slot in range(slots):
-                rest[slot] = 0
+            rest[:slots] = 0
         active = kept
-    for row in range(n):
-        slot_of_row[row] = -1
+    memory.slot_of_row[:] = -1
     return passes, converged

@@ -15,11 +15,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
+from numba import njit, types
+from numba.extending import intrinsic as _intrinsic
 
 LANES = 64
 """Labels that are solved and scored together."""
+LINE = 16
+"""Lanes in a cache line."""
+ALL_LINES = (1 << (LANES // LINE)) - 1
+
+intrinsic: Any = _intrinsic  # its calls lack the typing context that its definitions have
 
 _I32, _I64, _F32 = ir.IntType(32), ir.IntType(64), ir.FloatType()
 _VECTOR = ir.VectorType(_F32, LANES)
@@ -33,10 +38,10 @@ def _at(b: _Builder, base: _Value, index: _Value, size: int, kind: Any) -> _Valu
     return b.inttoptr(b.add(base, offset), kind.as_pointer())
 
 
-def _broadcast(b: _Builder, scalar: _Value) -> _Value:
-    undefined = ir.Constant(_VECTOR, ir.Undefined)
+def _broadcast(b: _Builder, scalar: _Value, kind: Any = _VECTOR) -> _Value:
+    undefined = ir.Constant(kind, ir.Undefined)
     single = b.insert_element(undefined, scalar, ir.Constant(_I32, 0))
-    return b.shuffle_vector(single, undefined, ir.Constant(ir.VectorType(_I32, LANES), [0] * LANES))
+    return b.shuffle_vector(single, undefined, ir.Constant(ir.VectorType(_I32, kind.count), [0] * kind.count))
 
 
 def _fused_add(b: _Builder, total: _Value, factor: _Value, vector: _Value) -> _Value:
@@ -121,26 +126,58 @@ def lane_dot(
     return _signature(indices, values, weights, total), emit
 
 
-@intrinsic
+def _adder(lines: int) -> Any:
+    """Make what `lane_add` does to so many neighbouring cache lines, the first of them given at run time."""
+    kind = ir.VectorType(_F32, lines * LINE)
+
+    @intrinsic
+    def add(
+        typingctx: Any, indices: Any, values: Any, start: Any, end: Any, weights: Any, change: Any, first: Any
+    ) -> tuple[Any, Any]:
+        def emit(context: Any, b: _Builder, signature: Any, args: Any) -> Any:
+            indices, values, start, end, weights, change, first = _pointers(context, b, signature, args)
+            offset = b.mul(first, ir.Constant(_I64, 4 * LINE))
+            step = b.load(b.inttoptr(b.add(change, offset), kind.as_pointer()), align=4)
+            shifted = b.add(weights, offset)
+
+            def body(k: _Value, carried: _Value) -> None:
+                row = b.zext(b.load(_at(b, indices, k, 4, _I32)), _I64)
+                factor = _broadcast(b, b.load(_at(b, values, k, 4, _F32)), kind)
+                place = _at(b, shifted, row, 4 * LANES, kind)
+                b.store(_fused_add(b, b.load(place, align=4), factor, step), place, align=4)
+
+            _for_each(b, start, end, None, body)
+            return context.get_dummy_value()
+
+        return types.void(indices, values, types.int64, types.int64, weights, change, types.int64), emit
+
+    return add
+
+
+_add_line = _adder(1)
+_add_all_lines = _adder(LANES // LINE)
+
+
+@njit(nogil=True, inline="always")
 def lane_add(
-    typingctx: Any, indices: Any, values: Any, start: Any, end: Any, weights: Any, change: Any
-) -> tuple[Any, Any]:
-    """Add ``values[k] * change`` to ``weights[indices[k]]`` for k from `start` to `end`; all float32."""
+    indices: npt.NDArray[np.int32],
+    values: npt.NDArray[np.float32],
+    start: int,
+    end: int,
+    weights: npt.NDArray[np.float32],
+    change: npt.NDArray[np.float32],
+    lines: int,
+) -> None:
+    """Add ``values[k] * change`` to ``weights[indices[k]]`` for k from `start` to `end`; all float32.
 
-    def emit(context: Any, b: _Builder, signature: Any, args: Any) -> Any:
-        indices, values, start, end, weights, change = _pointers(context, b, signature, args)
-        step = b.load(b.inttoptr(change, _VECTOR.as_pointer()), align=4)
-
-        def body(k: _Value, carried: _Value) -> None:
-            row = b.zext(b.load(_at(b, indices, k, 4, _I32)), _I64)
-            factor = _broadcast(b, b.load(_at(b, values, k, 4, _F32)))
-            place = _at(b, weights, row, 4 * LANES, _VECTOR)
-            b.store(_fused_add(b, b.load(place, align=4), factor, step), place, align=4)
-
-        _for_each(b, start, end, None, body)
-        return context.get_dummy_value()
-
-    return _signature(indices, values, weights, change), emit
+    Bit i of `lines` says whether lanes 16 i to 16 i + 15 of `change`, one cache line, hold anything but zeros.
+    """
+    if lines == ALL_LINES:
+        _add_all_lines(indices, values, start, end, weights, change, 0)
+    else:
+        for line in range(LANES // LINE):
+            if (lines >> line) & 1:
+                _add_line(indices, values, start, end, weights, change, line)
 
 
 def _load(b: _Builder, base: _Value, offset: int, kind: Any) -> _Value:
@@ -183,12 +220,17 @@ def lane_scores(typingctx: Any, total: Any, scale: Any, bias: Any, bias_weights:
     return types.float32(total, types.float32, types.float32, bias_weights), emit
 
 
-_CHUNK = 16  # lanes of a dual step that are in registers at once
-
-
 @intrinsic
 def hinge_lanes(
-    typingctx: Any, scores: Any, dual: Any, sign: Any, square: Any, diagonal: Any, bound: Any, change: Any
+    typingctx: Any,
+    scores: Any,
+    dual: Any,
+    sign: Any,
+    square: Any,
+    diagonal: Any,
+    bound: Any,
+    tolerance: Any,
+    change: Any,
 ) -> tuple[Any, Any]:
     """Solve one row's dual problem of either hinge for 64 labels.
 
@@ -201,51 +243,53 @@ def hinge_lanes(
         Squared length of the row.
     diagonal, bound : ndarrays of float32, shape (2, 64)
         Diagonal and upper bound of the dual for negative (row 0) and positive labels (row 1).
+    tolerance : float32
+        A dual variable whose gradient is no larger stays.
     change : contiguous ndarray of float32, shape (64,)
         Set to the change of sign * dual; `dual` itself is left as it is.
 
     Returns
     -------
-    (largest violation, largest new dual variable)
-        A violation is the size of the gradient of a dual variable that is free to move.
+    (lines, most)
+        Bit i of the first says whether any of lanes 16 i to 16 i + 15 moves; the second is the largest dual variable
+        after the step.
     """
 
     def emit(context: Any, b: _Builder, signature: Any, args: Any) -> Any:
-        scores, dual, sign, square, diagonal, bound, change = _pointers(context, b, signature, args)
-        wide, bytes_ = ir.VectorType(_F32, _CHUNK), ir.VectorType(ir.IntType(8), _CHUNK)
+        scores, dual, sign, square, diagonal, bound, tolerance, change = _pointers(context, b, signature, args)
+        wide, bytes_ = ir.VectorType(_F32, LINE), ir.VectorType(ir.IntType(8), LINE)
+        q, least = _broadcast(b, square, wide), _broadcast(b, tolerance, wide)
 
         def constant(number: float) -> _Value:
-            return ir.Constant(wide, [number] * _CHUNK)
+            return ir.Constant(wide, [number] * LINE)
 
-        undefined = ir.Constant(wide, ir.Undefined)
-        single = b.insert_element(undefined, square, ir.Constant(_I32, 0))
-        q = b.shuffle_vector(single, undefined, ir.Constant(ir.VectorType(_I32, _CHUNK), [0] * _CHUNK))
-        most, worst = constant(0.0), constant(0.0)
-        for first in range(0, LANES, _CHUNK):
-            y = b.sitofp(_load(b, sign, first, bytes_), wide)
+        most = constant(0.0)
+        lines = ir.Constant(_I64, 0)
+        for line in range(LANES // LINE):
+            at = 4 * LINE * line
+            y = b.sitofp(_load(b, sign, LINE * line, bytes_), wide)
             positive = b.fcmp_ordered(">", y, constant(0.0))
-
-            def chosen(base: _Value, positive: _Value = positive, first: int = first) -> _Value:
-                return b.select(positive, _load(b, base, 4 * (LANES + first), wide), _load(b, base, 4 * first, wide))
-
-            diag, upper = chosen(diagonal), chosen(bound)
-            old = _load(b, dual, 4 * first, wide)
-            margin = b.fmul(y, _load(b, scores, 4 * first, wide), flags=_FAST)
+            diag, upper = (
+                b.select(positive, _load(b, base, 4 * LANES + at, wide), _load(b, base, at, wide))
+                for base in (diagonal, bound)
+            )
+            old = _load(b, dual, at, wide)
+            margin = b.fmul(y, _load(b, scores, at, wide), flags=_FAST)
             gradient = b.fadd(b.fsub(margin, constant(1.0)), b.fmul(diag, old, flags=_FAST), flags=_FAST)
-            new = b.fsub(old, b.fdiv(gradient, b.fadd(q, diag)))
-            new = _larger(b, new, constant(0.0))
+            size = _larger(b, gradient, b.fsub(constant(0.0), gradient))
+            new = _larger(b, b.fsub(old, b.fdiv(gradient, b.fadd(q, diag))), constant(0.0))
             new = b.select(b.fcmp_ordered("<", new, upper), new, upper)
-            moved = b.fsub(new, old)
-            _store(b, change, 4 * first, b.fmul(moved, y))
-            size = b.select(b.fcmp_ordered("<", gradient, constant(0.0)), b.fsub(constant(0.0), gradient), gradient)
-            free = b.fcmp_ordered("!=", moved, constant(0.0))
-            worst = _larger(b, worst, b.select(free, size, constant(0.0)))
+            new = b.select(b.fcmp_ordered(">", size, least), new, old)
+            moved = b.fmul(b.fsub(new, old), y)
+            _store(b, change, at, moved)
             most = _larger(b, most, new)
-        pair = (_largest_lane(b, worst), _largest_lane(b, most))
-        return context.make_tuple(b, signature.return_type, pair)
+            bits = b.bitcast(b.fcmp_unordered("!=", moved, constant(0.0)), ir.IntType(LINE))
+            any_moved = b.icmp_unsigned("!=", bits, ir.Constant(ir.IntType(LINE), 0))
+            lines = b.or_(lines, b.shl(b.zext(any_moved, _I64), ir.Constant(_I64, line)))
+        return context.make_tuple(b, signature.return_type, (lines, _largest_lane(b, most)))
 
-    result = types.UniTuple(types.float32, 2)
-    return result(scores, dual, sign, types.float32, diagonal, bound, change), emit
+    result: Any = types.Tuple([types.int64, types.float32])  # type: ignore[no-untyped-call]
+    return result(scores, dual, sign, types.float32, diagonal, bound, types.float32, change), emit
 
 
 @intrinsic

@@ -72,18 +72,8 @@ def run_blocks(
     count = thread_count(threads)
     steps = [size(block) if size else 1 for block in blocks]
     stop: StopFlag = np.zeros(1, np.uint8)
-    finished = 0
+    finished = 0  # steps
     with progress_bar(description, sum(steps), unit) as advance:
-        if count == 1 or len(blocks) <= 1:
-            for block, step in zip(blocks, steps, strict=True):
-                try:
-                    result = work(block, stop)
-                except KeyboardInterrupt:
-                    raise _interrupted(description, finished, len(blocks), unit) from None
-                finished += 1
-                advance(step)
-                yield result
-            return
         pool = ThreadPoolExecutor(count, thread_name_prefix="longtail")
         pending: dict[Future[Result], int] = {}
         done: dict[int, Result] = {}
@@ -97,18 +87,18 @@ def run_blocks(
                 for future in ready:
                     index = pending.pop(future)
                     done[index] = future.result()
-                    finished += 1
+                    finished += steps[index]
                     advance(steps[index])
                 while next_out in done:
                     result = done.pop(next_out)
                     next_out += 1
                     yield result
         except KeyboardInterrupt:
-            raise _interrupted(description, finished, len(blocks), unit) from None
+            raise _interrupted(description, finished, sum(steps), unit) from None
         finally:
             stop[0] = 1
             pool.shutdown(wait=True, cancel_futures=True)
 
 
 def _interrupted(description: str, finished: int, total: int, unit: str) -> Interrupted:
-    return Interrupted(f"Stopped while {description}: {finished} of {total} {unit} were done.")
+    return Interrupted(f"Stopped while {description}: {finished:,} of {total:,} {unit} were done.")

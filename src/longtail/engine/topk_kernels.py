@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+import numpy.typing as npt
 from numba import njit
 
 from longtail.engine.lanes import LANES
 
 
 @njit(nogil=True, cache=True)
-def insert(labels, scores, label, score):  # type: ignore[no-untyped-def]
+def insert(labels: npt.NDArray[np.int32], scores: npt.NDArray[np.float32], label: Any, score: Any) -> None:
     """Put a label into a ranking of fixed length, best first, if it belongs there."""
     place = labels.shape[0] - 1
     if score < scores[place] or (score == scores[place] and label > labels[place] and labels[place] >= 0):
         return
     while place > 0 and (
-        labels[place - 1] < 0
-        or score > scores[place - 1]
-        or (score == scores[place - 1] and label < labels[place - 1])
+        labels[place - 1] < 0 or score > scores[place - 1] or (score == scores[place - 1] and label < labels[place - 1])
     ):
         labels[place] = labels[place - 1]
         scores[place] = scores[place - 1]
@@ -27,7 +28,7 @@ def insert(labels, scores, label, score):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz"})
-def _largest(scores, start):  # type: ignore[no-untyped-def]
+def _largest(scores: npt.NDArray[np.float32], start: int) -> Any:
     largest = scores[start]
     for lane in range(1, LANES):
         largest = max(largest, scores[start + lane])
@@ -35,7 +36,13 @@ def _largest(scores, start):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def select_lanes(lane_scores, lane_labels, allowed, labels, scores):  # type: ignore[no-untyped-def]
+def select_lanes(
+    lane_scores: npt.NDArray[np.float32],
+    lane_labels: npt.NDArray[np.int32],
+    allowed: npt.NDArray[np.bool_],
+    labels: npt.NDArray[np.int32],
+    scores: npt.NDArray[np.float32],
+) -> None:
     """Rank the best lanes of one row.
 
     Parameters

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from queue import SimpleQueue
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from longtail.engine.block_solver import HINGE, LOGISTIC, SQUARED_HINGE, solve_block
+from longtail.engine.block_solver import HINGE, LOGISTIC, SQUARED_HINGE, Memory, Problem, Rows, solve_block
 from longtail.engine.lanes import LANES
 from longtail.engine.pool import StopFlag, run_blocks, thread_count
 from longtail.engine.topk import TopK
@@ -21,6 +21,7 @@ from longtail.learners.linear.weights import BlockWeights, Precision, SolvedBloc
 from longtail.losses import Hinge, Logistic, Loss, SquaredHinge, get_loss
 from longtail.weighting import Costs, Weighting, get_weighting
 
+_VISITS, _PASSES = 400_000, (8, 50)
 _CODES = {SquaredHinge: SQUARED_HINGE, Hinge: HINGE, Logistic: LOGISTIC}
 
 
@@ -31,8 +32,8 @@ class OneVsRest(Learner):
 
         1/2 |w - w0|^2 + C (c+ sum over positive rows of loss(w.x) + c- sum over negative rows of loss(-w.x))
 
-    where C is `regularisation`, c+ and c- come from `weighting`, and w0 is zero but for the bias, which is drawn towards
-    `bias_center`. A label that no training row has gets no classifier and is never predicted.
+    where C is `regularisation`, c+ and c- come from `weighting`, and w0 is zero but for the bias, which is drawn
+    towards `bias_center`. A label that no training row has gets no classifier and is never predicted.
 
     Parameters
     ----------
@@ -54,8 +55,9 @@ class OneVsRest(Learner):
         Weights smaller than this are dropped after training; the bias stays.
     tolerance : float
         Training of a block of labels stops when no gradient of the dual is larger.
-    max_passes : int
-        Most passes over the rows.
+    max_passes : int, optional
+        Most passes over the rows. By default as many as make 400,000 visits of rows, at least 8 and at most 50: few
+        rows need more passes to settle, and with many rows more passes change the ranking little.
     precision : {"bfloat16", "float32"}
         How weights are kept after training.
     seed : int
@@ -100,7 +102,7 @@ class OneVsRest(Learner):
         bias_center: float | None = None,
         prune_below: float = 0.01,
         tolerance: float = 0.05,
-        max_passes: int = 20,
+        max_passes: int | None = None,
         precision: Precision = "bfloat16",
         seed: int = 0,
         threads: int | None = None,
@@ -139,13 +141,15 @@ class OneVsRest(Learner):
             ("tolerance", 0.0, True),
         ):
             value = getattr(self, name)
-            good = _is_number(value) and math.isfinite(value) and (value > least if exclusive else value >= least)
-            if not good:
-                raise ParameterError(name, value, f"must be a number {'above' if exclusive else 'of at least'} {least:g}")
+            if not (_is_number(value) and math.isfinite(value) and (value > least if exclusive else value >= least)):
+                wanted = f"{'above' if exclusive else 'of at least'} {least:g}"
+                raise ParameterError(name, value, f"must be a number {wanted}")
         if self.bias_center is not None and not (_is_number(self.bias_center) and math.isfinite(self.bias_center)):
             raise ParameterError("bias_center", self.bias_center, "must be a number or None")
         for name, least_int in (("max_passes", 1), ("seed", 0)):
             value = getattr(self, name)
+            if name == "max_passes" and value is None:
+                continue
             if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least_int:
                 raise ParameterError(name, value, f"must be a whole number of at least {least_int}")
         if self.precision not in ("bfloat16", "float32"):
@@ -170,26 +174,31 @@ class OneVsRest(Learner):
         by_frequency = np.argsort(-np.bincount(X.indices, minlength=X.shape[1]), kind="stable").astype(np.int32)
         renumbered = np.empty(X.shape[1], np.int32)
         renumbered[by_frequency] = np.arange(X.shape[1], dtype=np.int32)
-        indptr, indices = X.indptr.astype(np.int64, copy=False), renumbered[X.indices]
         lengths = _squared_lengths(X)
         scales = self._scales(lengths)
-        squares = (lengths * scales * scales + np.float32(self.bias) ** 2).astype(np.float32)
+        rows = Rows(
+            indptr=X.indptr.astype(np.int64, copy=False),
+            indices=renumbered[X.indices],
+            values=X.data,
+            scales=scales,
+            squares=(lengths * scales * scales + np.float32(self.bias) ** 2).astype(np.float32),
+            bias=np.float32(self.bias),
+        )
         code = _CODES[type(get_loss(self.loss))]
-        spare: SimpleQueue[_Workspace] = SimpleQueue()
+        max_passes = self.max_passes or int(np.clip(_VISITS // X.shape[0], *_PASSES))
+        spare: SimpleQueue[Memory] = SimpleQueue()
 
         def work(block: int, stop: StopFlag) -> SolvedBlock:
-            memory = _Workspace(X.shape[0], X.shape[1]) if spare.empty() else spare.get()
+            memory = Memory.allocate(*X.shape) if spare.empty() else spare.get()
             labels = block_labels[block]
             diagonal, bound = self._dual_limits(code, costs.take(labels))
+            screen = self._screen(code, bound, rows.squares)
             memory.weights[:] = 0
             memory.bias_weights[:] = self._bias_start(code, labels)
-            solve_block(
-                indptr, indices, X.data, scales, squares, np.float32(self.bias),
-                *_positives(Y, labels),
-                code, diagonal, bound, self._screen(code, bound, squares), np.float32(self.tolerance), self.max_passes,
-                memory.weights, memory.bias_weights, memory.slot_of_row, memory.dual, memory.sign, memory.rest,
-                memory.patience, memory.order, np.array([self.seed + (block << 32)], np.uint64), stop,
-            )  # fmt: skip
+            state = np.array([self.seed + (block << 32)], np.uint64)
+            tolerance = np.float32(self.tolerance)
+            problem = Problem(*_positives(Y, labels), code, diagonal, bound, screen, tolerance, max_passes)
+            solve_block(rows, problem, memory, state, stop)
             kept = SolvedBlock.pruned(
                 memory.weights, memory.bias_weights, len(labels), self.prune_below, self.precision
             )
@@ -219,7 +228,7 @@ class OneVsRest(Learner):
         cost[0, : len(costs)], cost[1, : len(costs)] = costs.negative, costs.positive
         cost *= np.float32(self.regularisation)
         if code == SQUARED_HINGE:
-            return 1 / (2 * cost), np.full_like(cost, np.float32(3e38))
+            return np.float32(0.5) / cost, np.full_like(cost, np.float32(3e38))
         return np.zeros_like(cost), cost
 
     def _bias_start(self, code: int, labels: npt.NDArray[np.int32]) -> npt.NDArray[np.float32]:
@@ -232,28 +241,12 @@ class OneVsRest(Learner):
             start[: len(labels)] = np.log((counts + 0.5) / (self.n_rows_ - counts + 0.5))
         return start / np.float32(self.bias) if self.bias else np.zeros(LANES, np.float32)
 
-    def _screen(
-        self, code: int, bound: npt.NDArray[np.float32], squares: npt.NDArray[np.float32]
-    ) -> np.float32:
+    def _screen(self, code: int, bound: npt.NDArray[np.float32], squares: npt.NDArray[np.float32]) -> np.float32:
         """Score up to which a row without any label of the block violates nothing by more than the tolerance."""
         if code != LOGISTIC:
             return np.float32(-1 + self.tolerance)
         share = self.tolerance / (4 + float(bound[0].max()) * float(squares.max()))
         return np.float32(math.log(share / (1 - share)) if share < 1 else math.inf)
-
-
-class _Workspace:
-    """Memory that one block needs while it is being solved, used again for the next."""
-
-    def __init__(self, n_rows: int, n_features: int) -> None:
-        self.weights = np.zeros((n_features, LANES), np.float32)
-        self.bias_weights = np.zeros(LANES, np.float32)
-        self.slot_of_row = np.full(n_rows, -1, np.int32)
-        self.dual = np.empty((n_rows, LANES), np.float32)
-        self.sign = np.empty((n_rows, LANES), np.int8)
-        self.rest = np.empty(n_rows, np.uint8)
-        self.patience = np.empty(n_rows, np.uint8)
-        self.order = np.empty(n_rows, np.int32)
 
 
 def _positives(

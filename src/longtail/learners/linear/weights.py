@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterable
+from functools import cached_property
 from typing import IO, Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
@@ -12,7 +13,7 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 
 from longtail.engine.lanes import LANES, from_bfloat16, to_bfloat16
-from longtail.engine.panels import collect_kept, count_kept, place_block, rank_rows
+from longtail.engine.panels import PanelWeights, collect_kept, count_kept, place_block, rank_rows
 from longtail.engine.pool import StopFlag, run_blocks
 from longtail.engine.topk import TopK
 
@@ -107,11 +108,11 @@ class BlockWeights(BaseEstimator):
                 total[block.features] += block.kept
                 sizes.append((len(block.features), len(block.lanes)))
                 for part in block[:4]:
-                    spool.write(memoryview(np.ascontiguousarray(part)).cast("B"))
+                    spool.write(part.tobytes())
             n_labels = sum(len(labels) for labels in block_labels)
             made._allocate(total, total > _DENSE_SHARE * n_labels, len(block_labels), dtype)
             spool.seek(0)
-            entry_next = made.entry_offsets_[:-1].copy()
+            next_entry = made.entry_offsets_[:-1].copy()
             for index, (n_kept_features, n_kept) in enumerate(sizes):
                 place_block(
                     index,
@@ -119,11 +120,8 @@ class BlockWeights(BaseEstimator):
                     _read(spool, np.dtype(np.uint8), n_kept_features),
                     _read(spool, np.dtype(np.uint8), n_kept),
                     _read(spool, dtype, n_kept),
-                    made.panel_slots_,
-                    made.panels_,
-                    entry_next,
-                    made.entry_lanes_,
-                    made.entry_values_,
+                    made._arrays,
+                    next_entry,
                 )
         return made
 
@@ -138,6 +136,18 @@ class BlockWeights(BaseEstimator):
         lane_dtype = np.uint16 if n_blocks * LANES <= 1 << 16 else np.uint32
         self.entry_lanes_ = np.empty(self.entry_offsets_[-1], lane_dtype)
         self.entry_values_ = np.empty(self.entry_offsets_[-1], dtype)
+
+    @cached_property
+    def _arrays(self) -> PanelWeights:
+        return PanelWeights(
+            self.panel_slots_,
+            self.panels_,
+            self.entry_offsets_,
+            self.entry_lanes_,
+            self.entry_values_,
+            self.lane_bias_,
+            self.lane_labels_,
+        )
 
     @property
     def n_features(self) -> int:
@@ -168,12 +178,8 @@ class BlockWeights(BaseEstimator):
             memory = np.empty((rows_at_once, lanes), np.float32)
             for first in range(start, end, rows_at_once):
                 last = min(first + rows_at_once, end)
-                size = int(indptr[last] - indptr[first])
                 rank_rows(
-                    indptr, X.indices, X.data, scales, np.float32(bias), first, last,
-                    self.panel_slots_, self.panels_, self.entry_offsets_, self.entry_lanes_, self.entry_values_,
-                    self.lane_bias_, self.lane_labels_, permitted, memory,
-                    np.empty(size, np.int32), np.empty(size, np.float32), np.empty(rows_at_once + 1, np.int64),
+                    indptr, X.indices, X.data, scales, np.float32(bias), first, last, self._arrays, permitted, memory,
                     top.labels, top.scores,
                 )  # fmt: skip
                 if stop[0]:

@@ -1,0 +1,51 @@
+# Everything runs in virtual environments of its own: .venv for longtail, .venv-bench for the peers.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+TEST_ARGS ?=
+BENCH_ARGS ?=
+
+.PHONY: help demo test lint bench clean
+
+help:
+	@echo "make demo    install into $(VENV), train three recipes on the bundled data, show the result"
+	@echo "make test    install what the tests need and run them"
+	@echo "make lint    ruff and mypy"
+	@echo "make bench   install the peers into .venv-bench and run the benchmarks (needs data: benchmarks/README.md)"
+	@echo "make clean   remove the virtual environments and caches"
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "longtail needs Python 3.11 or newer: run make PYTHON=/path/to/python3.11" >&2; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.core: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) --editable .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.core
+	$(PIP) --editable '.[dev]'
+	@touch $@
+
+demo: $(VENV)/.core
+	$(BIN)/python -m longtail.app.demo --out demo
+
+test: $(VENV)/.dev
+	$(BIN)/python -m pytest -n auto $(TEST_ARGS)
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(VENV)/.dev
+	PYTHON=$(PYTHON) bash benchmarks/setup_peers.sh
+	$(BIN)/python benchmarks/bench_linear.py $(BENCH_ARGS)
+	$(BIN)/python benchmarks/bench_readers.py
+	$(BIN)/python benchmarks/bench_text.py
+	$(BIN)/python benchmarks/bench_metrics.py
+
+clean:
+	rm -rf $(VENV) .venv-bench demo .mypy_cache .pytest_cache .ruff_cache .hypothesis benchmarks/.cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,50 @@
+"""The data sets as every system gets them: scipy matrices on disk, rows of unit length, no bias column."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.preprocessing import normalize
+
+from longtail import datasets
+from longtail.corpus import Dataset, Tfidf, load
+
+BUNDLED = ("debian-depends",)
+DATASETS = ("eurlex57k", "tate-subjects", "delicious", "bibtex", *BUNDLED)
+PARTS = ("train", "test")
+
+
+def prepare(name: str, source: Path, cache: Path) -> Path:
+    """Folder with the matrices of data set `name`, made the first time: from `source`, or from what is bundled."""
+    folder = cache / "data" / name
+    finished = folder / "finished"
+    if not finished.exists():
+        print(f"{name}: reading", flush=True)
+        folder.mkdir(parents=True, exist_ok=True)
+        parts = [_load(name, part, source) for part in PARTS]
+        for part, dataset, X in zip(PARTS, parts, _features(*parts), strict=True):
+            _save(folder / f"{part}.X.npz", normalize(X))
+            _save(folder / f"{part}.Y.npz", dataset.Y)
+        finished.touch()
+    return folder
+
+
+def _load(name: str, part: str, source: Path) -> Dataset:
+    if name in BUNDLED:
+        return datasets.load(name, part)
+    return load(source / name / f"{part}.txt.xz")
+
+
+def _features(train: Dataset, test: Dataset) -> tuple[sp.csr_array, sp.csr_array]:
+    """Features as they come, or tf-idf of the texts."""
+    if train.X is not None and test.X is not None:
+        return train.X, test.X
+    tfidf = Tfidf()
+    return tfidf.fit_transform(train.texts), tfidf.transform(test.texts)
+
+
+def _save(path: Path, matrix: sp.csr_array) -> None:
+    """Save as a scipy matrix, which is what the peers take."""
+    sp.save_npz(path, sp.csr_matrix(matrix, dtype=np.float32), compressed=False)

@@ -1,0 +1,136 @@
+"""The demo: three recipes on bundled data, one table, and what the best of them says about three documents.
+
+Run it with ``python -m longtail.app.demo``. Models are kept, so that a second run only predicts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import textwrap
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from longtail.corpus import Dataset
+    from longtail.metrics import Scores
+    from longtail.store import Model
+
+DATA = "debian-depends"
+RECIPES = ("dismec", "pw-dismec", "pw-cb-dismec")
+KS = (1, 3, 5)
+METRICS = ("P", "nDCG", "PSP", "PSnDCG")
+DOCUMENTS = 3
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Train or load the models, print the table and the documents; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m longtail.app.demo", description=__doc__)
+    parser.add_argument("--out", type=Path, default=Path("demo"), help="where the models are kept (default: demo)")
+    parser.add_argument("--threads", type=int, default=None, help="threads (default: all cores)")
+    options = parser.parse_args(arguments)
+
+    from rich.console import Console
+
+    from longtail import datasets
+    from longtail.engine.progress import show_progress
+    from longtail.errors import LongtailError
+
+    console = Console(soft_wrap=not sys.stdout.isatty(), width=None if sys.stdout.isatty() else 120)
+    try:
+        with show_progress():
+            console.print(f"[bold]{DATA}[/]: which packages does a Debian package need, judged by its description?")
+            train, test = datasets.load(DATA, "train"), datasets.load(DATA, "test")
+            console.print(
+                f"{train.n_rows:,} training and {test.n_rows:,} test descriptions, {train.n_labels:,} labels; "
+                f"four in five labels have fewer than five training rows.\n"
+            )
+            options.out.mkdir(parents=True, exist_ok=True)
+            models = {name: _model(name, train, options.out, options.threads, console) for name in RECIPES}
+            scores = {name: model.evaluate(test, ks=KS) for name, model in models.items()}
+        _print_table(scores, console)
+        _print_documents(models["pw-cb-dismec"], train, test, console)
+        console.print(f"\nThe models are in {options.out}/. Try: longtail evaluate {options.out}/dismec {DATA}:test")
+    except LongtailError as error:
+        return 130 if isinstance(error, KeyboardInterrupt) else 2
+    return 0
+
+
+def _model(name: str, train: Dataset, out: Path, threads: int | None, console: Console) -> Model:
+    """Load the model that an earlier run left, or train it."""
+    import time
+
+    from longtail.errors import ModelError
+    from longtail.learners import TextLearner
+    from longtail.propensity import preset
+    from longtail.recipes import recipe
+    from longtail.store import Model
+
+    place = out / name
+    if place.exists():
+        try:
+            model = Model.load(place)
+            console.print(f"{name}: read from {place}")
+            return model
+        except ModelError as error:
+            console.print(f"{name}: trained anew, because the old model can't be read. {error}")
+    propensity = preset(DATA)
+    learner = TextLearner(learner=recipe(name, propensity=propensity, threads=threads))
+    started = time.perf_counter()
+    learner.fit(train.texts or [], train.Y)
+    seconds = time.perf_counter() - started
+    console.print(f"{name}: {train.n_labels:,} labels trained in {seconds:.1f} s")
+    model = Model(learner, label_names=train.label_names, propensity=propensity, recipe=name)
+    model.save(place)
+    return model
+
+
+def _print_table(scores: dict[str, Scores], console: Console) -> None:
+    from rich.table import Table
+
+    from longtail.metrics import relative_change
+
+    table = Table(title="Percent; the last two columns are the mean relative change against dismec (equation 30)")
+    table.add_column("recipe")
+    names = [f"{metric}@{k}" for metric in METRICS for k in KS]
+    for name in [*names, "plain", "PS"]:
+        table.add_column(name, justify="right")
+    base = scores[RECIPES[0]]
+    for recipe_name, row in scores.items():
+        change = relative_change(row, base)
+        table.add_row(
+            recipe_name,
+            *(f"{row[name]:.1f}" for name in names),
+            f"{change['vanilla']:+.1f} %",
+            f"{change['PS']:+.1f} %",
+        )
+    console.print(table)
+
+
+def _print_documents(model: Model, train: Dataset, test: Dataset, console: Console) -> None:
+    """Show the first test documents with a rare recorded label that the model found."""
+    counts = train.label_counts
+    names = test.label_names or []
+    texts = test.texts or []
+    top = model.predict_topk(texts, 5)
+    shown = 0
+    console.print("\n[bold]Three test documents[/] (pw-cb-dismec; ✓ recorded, training rows in brackets)")
+    for row in range(test.n_rows):
+        recorded = test.Y.indices[test.Y.indptr[row] : test.Y.indptr[row + 1]]
+        predicted = [label for label in top.labels[row] if label >= 0]
+        if not any(0 < counts[label] <= 10 for label in set(predicted) & set(recorded)):
+            continue
+        console.print("\n" + textwrap.shorten(texts[row], 230, placeholder=" ..."), style="italic", markup=False)
+        marked = (f"{'✓ ' if label in recorded else '  '}{names[label]} ({counts[label]:,})" for label in predicted)
+        console.print("  predicted: " + "  ".join(marked), markup=False)
+        console.print("  recorded:  " + ", ".join(names[label] for label in recorded), markup=False)
+        shown += 1
+        if shown == DOCUMENTS:
+            return
+
+
+if __name__ == "__main__":
+    sys.exit(main())

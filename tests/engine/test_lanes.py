@@ -1,0 +1,157 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numba import njit
+
+from longtail.engine.lanes import (
+    LANES,
+    LINE,
+    from_bfloat16,
+    hinge_lanes,
+    lane_add,
+    lane_commit,
+    lane_dot,
+    lane_scores,
+    to_bfloat16,
+    widen,
+)
+
+
+@njit
+def run_dot(indices, values, start, end, weights, total):
+    lane_dot(indices, values, start, end, weights, total)
+
+
+@njit
+def run_add(indices, values, start, end, weights, change, lines):
+    lane_add(indices, values, start, end, weights, change, lines)
+
+
+@njit
+def run_scores(total, scale, bias, bias_weights):
+    return lane_scores(total, scale, bias, bias_weights)
+
+
+@njit
+def run_hinge(scores, dual, sign, square, diagonal, bound, tolerance, change):
+    return hinge_lanes(scores, dual, sign, square, diagonal, bound, tolerance, change)
+
+
+@njit
+def run_commit(dual, sign, bias_weights, bias, change, scale):
+    lane_commit(dual, sign, bias_weights, bias, change, scale)
+
+
+@njit
+def run_widen(weight):
+    return widen(weight)
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(0)
+
+
+def sparse_row(rng, features=50, count=9):
+    return rng.choice(features, count, replace=False).astype(np.int32), rng.normal(size=count).astype(np.float32)
+
+
+@pytest.mark.parametrize(("start", "end"), [(0, 9), (2, 7), (4, 4), (8, 9)])
+def test_dot_adds_to_the_total(rng, start, end):
+    indices, values = sparse_row(rng)
+    weights = rng.normal(size=(50, LANES)).astype(np.float32)
+    total = rng.normal(size=LANES).astype(np.float32)
+    expected = total + values[start:end] @ weights[indices[start:end]]
+    run_dot(indices, values, start, end, weights, total)
+    np.testing.assert_allclose(total, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_dot_of_half_width_weights(rng):
+    indices, values = sparse_row(rng)
+    weights = to_bfloat16(rng.normal(size=(50, LANES)).astype(np.float32))
+    total = np.zeros(LANES, np.float32)
+    run_dot(indices, values, 0, 9, weights, total)
+    np.testing.assert_allclose(total, values @ from_bfloat16(weights)[indices], rtol=1e-5, atol=1e-6)
+
+
+def test_dot_into_a_slice_leaves_the_rest(rng):
+    indices, values = sparse_row(rng)
+    weights = rng.normal(size=(50, LANES)).astype(np.float32)
+    line = np.zeros(3 * LANES, np.float32)
+    run_dot(indices, values, 0, 9, weights, line[LANES : 2 * LANES])
+    assert (line[:LANES] == 0).all()
+    assert (line[2 * LANES :] == 0).all()
+    np.testing.assert_allclose(line[LANES : 2 * LANES], values @ weights[indices], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("lines", range(16))
+def test_add_changes_only_the_named_rows_and_lines(rng, lines):
+    indices, values = sparse_row(rng)
+    weights = rng.normal(size=(50, LANES)).astype(np.float32)
+    change = rng.normal(size=LANES).astype(np.float32)
+    for line in range(LANES // LINE):
+        if not (lines >> line) & 1:
+            change[line * LINE : (line + 1) * LINE] = 0
+    expected = weights.copy()
+    expected[indices[1:8]] += values[1:8, None] * change
+    run_add(indices, values, 1, 8, weights, change, lines)
+    np.testing.assert_allclose(weights, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_scores_and_their_largest(rng):
+    total, bias_weights = rng.normal(size=(2, LANES)).astype(np.float32)
+    expected = total * 0.5 + 2 * bias_weights
+    largest = run_scores(total, np.float32(0.5), np.float32(2), bias_weights)
+    np.testing.assert_allclose(total, expected, rtol=1e-5, atol=1e-6)
+    assert largest == total.max()
+
+
+@given(st.integers(0, 2**32 - 1), st.booleans(), st.sampled_from([0.0, 0.5, 1.5]))
+def test_hinge_step_is_the_minimum_of_the_dual_coordinate(seed, bounded, tolerance):
+    rng = np.random.default_rng(seed)
+    scores = rng.normal(size=LANES).astype(np.float32)
+    sign = rng.choice([-1, 1], LANES).astype(np.int8)
+    cost = rng.uniform(0.1, 5, (2, LANES)).astype(np.float32)
+    diagonal = np.zeros_like(cost) if bounded else 1 / (2 * cost)
+    bound = cost if bounded else np.full_like(cost, 3e38)
+    chosen = (sign > 0).astype(int)
+    lanes = np.arange(LANES)
+    upper = np.minimum(bound[chosen, lanes], 4)
+    dual = (rng.uniform(0, 1, LANES) * upper * rng.choice([0, 0.5, 1], LANES)).astype(np.float32)
+    change = np.empty(LANES, np.float32)
+    lines, most = run_hinge(scores, dual, sign, np.float32(1.7), diagonal, bound, np.float32(tolerance), change)
+
+    diag = diagonal[chosen, lanes].astype(float)
+    gradient = sign * scores.astype(float) - 1 + diag * dual
+    new = np.clip(dual - gradient / (1.7 + diag), 0, bound[chosen, lanes])
+    clear = np.abs(np.abs(gradient) - tolerance) > 1e-5
+    new[np.abs(gradient) <= tolerance] = dual[np.abs(gradient) <= tolerance]
+    np.testing.assert_allclose(change[clear], ((new - dual) * sign)[clear], rtol=1e-4, atol=1e-5)
+    assert most == pytest.approx((dual + change * sign).max(), rel=1e-5)
+    moved = (change != 0).reshape(-1, LINE).any(axis=1)
+    assert [bool((lines >> line) & 1) for line in range(LANES // LINE)] == moved.tolist()
+
+
+def test_commit_takes_the_step(rng):
+    dual, bias_weights, change = rng.normal(size=(3, LANES)).astype(np.float32)
+    sign = rng.choice([-1, 1], LANES).astype(np.int8)
+    expected = dual + sign * change, bias_weights + 2 * change, change * np.float32(0.25)
+    run_commit(dual, sign, bias_weights, np.float32(2), change, np.float32(0.25))
+    for result, wanted in zip((dual, bias_weights, change), expected, strict=True):
+        np.testing.assert_allclose(result, wanted, rtol=1e-5, atol=1e-6)
+
+
+@given(st.floats(width=32, min_value=-(2.0**100), max_value=2.0**100))
+def test_bfloat16_is_within_half_a_unit_in_the_last_place(number):
+    value = np.array([number], np.float32)
+    half = to_bfloat16(value)
+    back = from_bfloat16(half)
+    assert abs(back[0] - value[0]) <= max(abs(value[0]) * 2.0**-8, 1e-38)
+    assert run_widen(half[0]) == back[0]
+    assert run_widen(value[0]) == value[0]
+
+
+def test_bfloat16_rounds_ties_to_even():
+    exactly_between = np.array([1 + 2.0**-8, 1 + 3 * 2.0**-8], np.float32)
+    assert from_bfloat16(to_bfloat16(exactly_between)).tolist() == [1.0, 1 + 2.0**-6]
