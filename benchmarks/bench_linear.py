@@ -54,10 +54,11 @@ def main() -> int:
     results = HERE / "results"
     results.mkdir(exist_ok=True)
     chosen = [known[name] for name in options.systems]
+    failed = 0
     for name in options.datasets:
         folder = prepare(name, options.data, cache)
         runs = cache / "runs" / name
-        alternate(
+        failed += alternate(
             chosen,
             folder,
             runs,
@@ -70,7 +71,7 @@ def main() -> int:
     table = markdown(json.loads((results / "linear.json").read_text()))
     (results / "linear.md").write_text(table)
     print(table)
-    return 0
+    return 1 if failed else 0
 
 
 def write(path: Path, dataset: str, rows: list[dict[str, Any]]) -> None:

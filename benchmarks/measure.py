@@ -48,22 +48,25 @@ def known_systems(peers_python: Path) -> dict[str, System]:
 
 def alternate(
     systems: Iterable[System], data: Path, runs: Path, *, repeat: int, threads: int, fresh: bool, timeout: float
-) -> None:
+) -> int:
     """Run every system once, then every system again, so that a slow minute of the machine hits them alike.
 
     A run that has left its ``result.json`` in `runs` is not done again unless `fresh`; one that failed is.
+    Gives the number of runs that failed.
     """
+    failed = 0
     for repetition in range(repeat):
         for system in systems:
             out = runs / system.name / str(repetition)
             if fresh:
                 (out / "result.json").unlink(missing_ok=True)
             if not (out / "result.json").exists():
-                _run(system, data, out, threads, timeout)
+                failed += not _run(system, data, out, threads, timeout)
+    return failed
 
 
-def _run(system: System, data: Path, out: Path, threads: int, timeout: float) -> None:
-    """Run one system once; what it prints goes to ``log.txt`` beside its result."""
+def _run(system: System, data: Path, out: Path, threads: int, timeout: float) -> bool:
+    """Run one system once and tell whether it went well; what it prints goes to ``log.txt`` beside its result."""
     out.mkdir(parents=True, exist_ok=True)
     print(f"{data.name}: {system.name}, run {out.name} ... ", end="", flush=True)
     command = [system.python, system.script, data, out, "--threads", str(threads), *system.options]
@@ -73,9 +76,13 @@ def _run(system: System, data: Path, out: Path, threads: int, timeout: float) ->
         with (out / "log.txt").open("w") as log:
             subprocess.run(command, stdout=log, stderr=subprocess.STDOUT, env=environment, timeout=timeout, check=True)
     except (OSError, subprocess.SubprocessError) as error:
-        print(f"FAILED after {time.perf_counter() - start:.0f} s: {error}", flush=True)
-    else:
-        print(f"{json.loads((out / 'result.json').read_text())['train_seconds']:.2f} s training", flush=True)
+        seconds = time.perf_counter() - start
+        print(
+            f"FAILED after {seconds:.0f} s ({type(error).__name__}), see {os.path.relpath(out / 'log.txt')}", flush=True
+        )
+        return False
+    print(f"{json.loads((out / 'result.json').read_text())['train_seconds']:.2f} s training", flush=True)
+    return True
 
 
 def gather(systems: Iterable[System], data: Path, runs: Path, *, ours: str, repeat: int) -> list[dict[str, Any]]:

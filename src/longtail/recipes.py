@@ -78,7 +78,7 @@ def recipe(name: str, *, propensity: Propensity | str | None = None, **params: A
     >>> recipe("pw-dismec", propensity="Amazon-670K").weighting
     PW(propensity=JainPropensity(a=0.6, b=2.6))
     """
-    return configure(find(name).build(propensity), params)
+    return configure(find(name).build(propensity), params, propensity)
 
 
 def find(name: str) -> Recipe:
@@ -89,9 +89,14 @@ def find(name: str) -> Recipe:
     return by_name[name]
 
 
-def configure(estimator: Estimator, params: Mapping[str, Any]) -> Estimator:
-    """Set parameters by name, nested ones as ``weighting__beta``; an unknown name is an error with the known ones."""
+def configure(estimator: Estimator, params: Mapping[str, Any], propensity: Propensity | str | None = None) -> Estimator:
+    """Set parameters by name, nested ones as ``weighting__beta``; an unknown name is an error with the known ones.
+
+    A weighting that is given by its name uses `propensity`.
+    """
     for name, value in params.items():
+        if name == "weighting" and isinstance(value, str):
+            value = _weighting(value, propensity)
         try:
             estimator.set_params(**{name: value})
         except (ValueError, AttributeError):
@@ -99,6 +104,13 @@ def configure(estimator: Estimator, params: Mapping[str, Any]) -> Estimator:
             listed = ", ".join(known) or "none"
             raise ParameterError(name, value, f"is no parameter here{_near(name, known)}: there are {listed}") from None
     return estimator
+
+
+def _weighting(name: str, propensity: Propensity | str | None) -> Weighting:
+    from longtail.propensity import get_propensity
+    from longtail.weighting import get_weighting
+
+    return get_weighting(name, propensity=get_propensity(propensity))
 
 
 def _near(name: str, known: Mapping[str, Any] | list[str]) -> str:
@@ -117,17 +129,11 @@ def _dismec(propensity: Propensity | str | None) -> Learner:
 
 
 def _pw_dismec(propensity: Propensity | str | None) -> Learner:
-    from longtail.propensity import get_propensity
-    from longtail.weighting import PW
-
-    return _one_vs_rest(PW(propensity=get_propensity(propensity)))
+    return _one_vs_rest(_weighting("pw", propensity))
 
 
 def _pw_cb_dismec(propensity: Propensity | str | None) -> Learner:
-    from longtail.propensity import get_propensity
-    from longtail.weighting import PWcb
-
-    return _one_vs_rest(PWcb(propensity=get_propensity(propensity), beta=0.9))
+    return _one_vs_rest(_weighting("pw-cb", propensity))
 
 
 def _one_vs_rest(weighting: Weighting | None) -> Learner:

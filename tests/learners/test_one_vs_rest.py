@@ -15,7 +15,7 @@ from longtail.losses import get_loss
 from longtail.weighting import PW, Costs, PWcb, Weighting
 from tests.learners.contract import MatrixContract, small_data
 
-EXACT = {"bias_center": 0.0, "tolerance": 1e-4, "max_passes": 3000, "prune_below": 0.0, "precision": "float32"}
+EXACT = {"bias_centre": 0.0, "tolerance": 1e-4, "max_passes": 3000, "prune_below": 0.0, "precision": "float32"}
 LOSSES = ("squared-hinge", "hinge", "logistic")
 
 
@@ -111,11 +111,11 @@ def test_weights_equal_liblinears_on_more_labels_than_a_block(loss):
         assert learner.intercept_[label] == pytest.approx(b, abs=0.02 * np.abs(w).max())
 
 
-def test_default_bias_center_is_the_stated_objective():
+def test_default_bias_centre_is_the_stated_objective():
     rng = np.random.default_rng(5)
     X = sp.random_array((80, 10), density=0.4, rng=rng, dtype=np.float32, format="csr")
     Y = (rng.random((80, 3)) < 0.2).astype(np.float32)
-    exact = {**EXACT, "bias_center": None}
+    exact = {**EXACT, "bias_centre": None}
     learner = OneVsRest(normalise=False, **exact).fit(X, Y)
     coef, intercept = learner.coef_.toarray().astype(float), learner.intercept_.astype(float)
     for label in range(3):
@@ -191,7 +191,7 @@ def test_no_bias():
         ("regularisation", float("nan")),
         ("regularisation", "1"),
         ("bias", -1.0),
-        ("bias_center", float("inf")),
+        ("bias_centre", float("inf")),
         ("prune_below", -0.1),
         ("tolerance", 0),
         ("max_passes", 0),

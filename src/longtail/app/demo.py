@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from longtail.engine.progress import show_progress
     from longtail.errors import LongtailError
 
-    console = Console(soft_wrap=not sys.stdout.isatty(), width=None if sys.stdout.isatty() else 120)
+    console = Console(width=None if sys.stdout.isatty() else 120, highlight=False)
     try:
         with show_progress():
             console.print(f"[bold]{DATA}[/]: which packages does a Debian package need, judged by its description?")
@@ -93,20 +93,16 @@ def _print_table(scores: dict[str, Scores], console: Console) -> None:
 
     from longtail.metrics import relative_change
 
-    table = Table(title="Percent; the last two columns are the mean relative change against dismec (equation 30)")
-    table.add_column("recipe")
-    names = [f"{metric}@{k}" for metric in METRICS for k in KS]
-    for name in [*names, "plain", "PS"]:
-        table.add_column(name, justify="right")
-    base = scores[RECIPES[0]]
-    for recipe_name, row in scores.items():
-        change = relative_change(row, base)
-        table.add_row(
-            recipe_name,
-            *(f"{row[name]:.1f}" for name in names),
-            f"{change['vanilla']:+.1f} %",
-            f"{change['PS']:+.1f} %",
-        )
+    table = Table(title="Percent, and the mean relative change against dismec (equation 30)", box=None)
+    for column in ("", *scores):
+        table.add_column(column, justify="right" if column else "left")
+    for metric in METRICS:
+        for k in KS:
+            name = f"{metric}@{k}"
+            table.add_row(name, *(f"{row[name]:.2f}" for row in scores.values()), end_section=k == KS[-1])
+    changes = [relative_change(row, scores[RECIPES[0]]) for row in scores.values()]
+    for group, title in (("vanilla", "change, P and nDCG"), ("PS", "change, PSP and PSnDCG")):
+        table.add_row(title, *(f"{change[group]:+.1f} %" for change in changes))
     console.print(table)
 
 

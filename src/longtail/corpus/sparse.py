@@ -49,6 +49,8 @@ def as_indicator(Y: Any, *, name: str = "Y") -> sp.csr_array:
 
 
 def _canonical(values: Any, dtype: type, name: str) -> sp.csr_array:
+    if _is_canonical(values, dtype):
+        return values  # type: ignore[no-any-return]
     if not sp.issparse(values):
         values = np.asarray(values)
         if values.ndim != 2:
@@ -66,3 +68,12 @@ def _canonical(values: Any, dtype: type, name: str) -> sp.csr_array:
             raise InputError(f"{name} has {matrix.nnz:,} non-zeros, and 2,147,483,647 is the most: use fewer rows.")
         matrix.indices, matrix.indptr = matrix.indices.astype(np.int32), matrix.indptr.astype(np.int32)
     return matrix
+
+
+def _is_canonical(values: Any, dtype: type) -> bool:
+    return (
+        isinstance(values, sp.csr_array)
+        and values.dtype == dtype
+        and values.indices.dtype == np.int32
+        and bool(values.has_canonical_format)
+    )

@@ -204,7 +204,8 @@ def _visit(row: int, slots: int, rows: Rows, problem: Problem, memory: Memory) -
     Returns
     -------
     (slot, stepped, most)
-        The row's slot, `slots` if it is a new one, -1 if it needs none; whether anything moved; its largest dual variable.
+        The row's slot (`slots` if it is a new one, -1 if it needs none), whether anything moved, its largest dual
+        variable.
     """
     scores, change = memory.scores, memory.change
     start, end = rows.indptr[row], rows.indptr[row + 1]

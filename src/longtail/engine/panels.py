@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from longtail.engine.lanes import LANES, lane_dot, widen
+from longtail.engine.lanes import LANES, lane_dot, lane_dot_then, widen
 from longtail.engine.topk_kernels import select_lanes
 
 Float32 = npt.NDArray[np.float32]
@@ -155,6 +155,9 @@ def rank_rows(
             panel = weights.panels[block]
             for row in range(last - first):
                 total = scores[row, block * LANES : (block + 1) * LANES]
-                lane_dot(slots, factors, offsets[row], offsets[row + 1], panel, total)
+                if last - first > 1:
+                    lane_dot(slots, factors, offsets[row], offsets[row + 1], panel, total)
+                else:
+                    lane_dot_then(slots, factors, offsets[row], offsets[row + 1], panel, total)
     for row in range(first, last):
         select_lanes(scores[row - first], weights.lane_labels, allowed, labels_out[row], scores_out[row])

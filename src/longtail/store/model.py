@@ -39,7 +39,8 @@ class Model:
     label_names : list of str, optional
         One a label, in the order of label ids.
     propensity : Propensity, optional
-        Propensity model of the data, with which `evaluate` scores; the one with default constants when left out.
+        Propensity model of the data, with which `evaluate` scores; when left out, the one that the learner weights by,
+        or the one with default constants.
     recipe : str, optional
         Name of the recipe that made the learner.
     training : dict, optional
@@ -58,12 +59,15 @@ class Model:
 
     learner: Learner
     label_names: list[str] | None = None
-    propensity: Propensity = field(default_factory=JainPropensity)
+    propensity: Propensity = None  # type: ignore[assignment]  # __post_init__ finds one
     recipe: str | None = None
     training: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         check_is_fitted(self.learner, "n_labels_")
+        if self.propensity is None:
+            used = (value for value in self.learner.get_params().values() if isinstance(value, Propensity))
+            self.propensity = next(used, JainPropensity())
         if self.label_names is not None and len(self.label_names) != self.n_labels:
             raise ParameterError(
                 "label_names", len(self.label_names), f"must hold one name for each of {self.n_labels} labels"

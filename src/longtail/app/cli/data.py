@@ -125,6 +125,7 @@ def convert(
     """Write a data set in another format."""
     with step("converting", outcome="Nothing was written."):
         from longtail.corpus import load, save
+        from longtail.corpus.npz import npz_prefix
         from longtail.engine.progress import show_progress
         from longtail.errors import InputError
 
@@ -134,4 +135,8 @@ def convert(
         with show_progress():
             dataset = load(source)
         save(dataset, out)
-    note(f"Wrote {dataset.n_rows:,} rows to {out}.")
+    written = str(out)
+    if out.suffix == ".npz":
+        prefix = npz_prefix(out)
+        written = f"{prefix}.X.npz and {prefix}.Y.npz"
+    note(f"Wrote {dataset.n_rows:,} rows to {written}.")

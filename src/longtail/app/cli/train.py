@@ -72,6 +72,7 @@ def train(
                 raise ParameterError(name, parameters[name], f"is for texts, and {train} holds features")
             if plan.learner is not None:
                 learner, rows = plan.learner, dataset.X
+        _compile(plan)
         start = time.perf_counter()
         with show_progress(), step("training"):
             learner.fit(rows, dataset.Y)
@@ -118,10 +119,18 @@ def _plan(
         if name.startswith(_FEATURES):
             configure(features, {name.removeprefix(_FEATURES): value})
         else:
-            configure(learner, {name.removeprefix("learner__"): value})
+            configure(learner, {name.removeprefix("learner__"): value}, propensity)
     plan = TextLearner(features=features, learner=learner)
     plan._check_parameters()
     return plan
+
+
+def _compile(plan: TextLearner) -> None:
+    """Have the kernels compiled, or read from their cache, before the clock starts."""
+    from sklearn.base import clone
+
+    small = clone(plan).set_params(features__min_rows=1, features__max_features=None)
+    small.fit(["one word", "two words"], [[1, 0], [0, 1]])
 
 
 def _published_propensity(source: str) -> JainPropensity:

@@ -14,6 +14,7 @@ import scipy.sparse as sp
 from longtail.engine.block_solver import HINGE, LOGISTIC, SQUARED_HINGE, Memory, Problem, Rows, solve_block
 from longtail.engine.lanes import LANES
 from longtail.engine.pool import StopFlag, run_blocks, thread_count
+from longtail.engine.rows import squared_lengths
 from longtail.engine.topk import TopK
 from longtail.errors import ParameterError
 from longtail.learners.base import Learner
@@ -33,7 +34,7 @@ class OneVsRest(Learner):
         1/2 |w - w0|^2 + C (c+ sum over positive rows of loss(w.x) + c- sum over negative rows of loss(-w.x))
 
     where C is `regularisation`, c+ and c- come from `weighting`, and w0 is zero but for the bias, which is drawn
-    towards `bias_center`. A label that no training row has gets no classifier and is never predicted.
+    towards `bias_centre`. A label that no training row has gets no classifier and is never predicted.
 
     Parameters
     ----------
@@ -47,7 +48,7 @@ class OneVsRest(Learner):
         Scale every row to length 1 before the bias is added, in training and prediction.
     bias : float
         Value of the bias feature that every row gets; 0 for none.
-    bias_center : float, optional
+    bias_centre : float, optional
         Where the regulariser draws the bias. By default -1 for the hinges, where a row that says nothing is rejected
         with just enough confidence, and the log-odds of the label for the logistic loss. 0 gives the problem that
         LIBLINEAR solves.
@@ -99,7 +100,7 @@ class OneVsRest(Learner):
         weighting: Weighting | str | None = None,
         normalise: bool = True,
         bias: float = 1.0,
-        bias_center: float | None = None,
+        bias_centre: float | None = None,
         prune_below: float = 0.01,
         tolerance: float = 0.05,
         max_passes: int | None = None,
@@ -112,7 +113,7 @@ class OneVsRest(Learner):
         self.weighting = weighting
         self.normalise = normalise
         self.bias = bias
-        self.bias_center = bias_center
+        self.bias_centre = bias_centre
         self.prune_below = prune_below
         self.tolerance = tolerance
         self.max_passes = max_passes
@@ -144,14 +145,14 @@ class OneVsRest(Learner):
             if not (_is_number(value) and math.isfinite(value) and (value > least if exclusive else value >= least)):
                 wanted = f"{'above' if exclusive else 'of at least'} {least:g}"
                 raise ParameterError(name, value, f"must be a number {wanted}")
-        if self.bias_center is not None and not (_is_number(self.bias_center) and math.isfinite(self.bias_center)):
-            raise ParameterError("bias_center", self.bias_center, "must be a number or None")
+        if self.bias_centre is not None and not (_is_number(self.bias_centre) and math.isfinite(self.bias_centre)):
+            raise ParameterError("bias_centre", self.bias_centre, "must be a number or None")
         for name, least_int in (("max_passes", 1), ("seed", 0)):
             value = getattr(self, name)
             if name == "max_passes" and value is None:
                 continue
-            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least_int:
-                raise ParameterError(name, value, f"must be a whole number of at least {least_int}")
+            if isinstance(value, bool) or not isinstance(value, int | np.integer) or not least_int <= value < 2**32:
+                raise ParameterError(name, value, f"must be a whole number from {least_int} to {2**32 - 1}")
         if self.precision not in ("bfloat16", "float32"):
             raise ParameterError("precision", self.precision, "must be bfloat16 or float32")
         if type(get_loss(self.loss)) not in _CODES:
@@ -234,8 +235,8 @@ class OneVsRest(Learner):
     def _bias_start(self, code: int, labels: npt.NDArray[np.int32]) -> npt.NDArray[np.float32]:
         """Bias weight that the regulariser draws each lane to; lanes without a label are kept quiet."""
         start = np.full(LANES, -1.0 if code != LOGISTIC else -40.0, np.float32)
-        if self.bias_center is not None:
-            start[: len(labels)] = self.bias_center
+        if self.bias_centre is not None:
+            start[: len(labels)] = self.bias_centre
         elif code == LOGISTIC:
             counts = self.label_counts_[labels]
             start[: len(labels)] = np.log((counts + 0.5) / (self.n_rows_ - counts + 0.5))
@@ -262,8 +263,9 @@ def _positives(
 
 
 def _squared_lengths(X: sp.csr_array) -> npt.NDArray[np.float32]:
-    squares = np.add.reduceat(np.append(X.data * X.data, np.float32(0)), X.indptr[:-1]) if X.shape[0] else np.empty(0)
-    return np.where(np.diff(X.indptr) > 0, squares, 0).astype(np.float32)
+    lengths = np.empty(X.shape[0], np.float32)
+    squared_lengths(X.indptr.astype(np.int64, copy=False), X.data, lengths)
+    return lengths
 
 
 def _is_number(value: object) -> bool:

@@ -20,9 +20,8 @@ from longtail.engine.topk import TopK
 Precision = Literal["bfloat16", "float32"]
 
 _DENSE_SHARE = 0.2  # a feature with more of its weights kept goes into the panels: smaller there, and much faster
-_SCORES_AT_ONCE = 1 << 19
-_ROWS_A_TASK = 256
-_SERIAL_WORK = 1 << 15
+_SCORES_AT_ONCE = 1 << 21
+_ROWS_A_TASK = 512
 
 
 class SolvedBlock(NamedTuple):
@@ -185,7 +184,7 @@ class BlockWeights(BaseEstimator):
                 if stop[0]:
                     return
 
-        if X.nnz * len(self.lane_labels_) // LANES <= _SERIAL_WORK and n <= _ROWS_A_TASK:
+        if n == 1:
             rank_task(0, np.zeros(1, np.uint8))
         else:
             tasks = list(range(0, n, _ROWS_A_TASK))

@@ -1,0 +1,19 @@
+"""Kernels over sparse rows."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+
+@njit(nogil=True, cache=True)
+def squared_lengths(
+    indptr: npt.NDArray[np.int64], values: npt.NDArray[np.float32], out: npt.NDArray[np.float32]
+) -> None:
+    """Sum the squares of each row's values, in double precision."""
+    for row in range(out.shape[0]):
+        total = 0.0
+        for at in range(indptr[row], indptr[row + 1]):
+            total += np.float64(values[at]) * np.float64(values[at])
+        out[row] = total
