@@ -45,6 +45,7 @@ bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/bench_readers.py
 	$(BIN)/python benchmarks/bench_text.py
 	$(BIN)/python benchmarks/bench_metrics.py
+	$(BIN)/python benchmarks/bench_scaling.py
 
 clean:
 	rm -rf $(VENV) .venv-bench demo .mypy_cache .pytest_cache .ruff_cache .hypothesis benchmarks/.cache

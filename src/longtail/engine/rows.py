@@ -17,3 +17,10 @@ def squared_lengths(
         for at in range(indptr[row], indptr[row + 1]):
             total += np.float64(values[at]) * np.float64(values[at])
         out[row] = total
+
+
+@njit(nogil=True, cache=True)
+def count_features(indices: npt.NDArray[np.int32], counts: npt.NDArray[np.int64]) -> None:
+    """Add to `counts` how often each feature occurs; numpy's bincount would first copy the indices as int64."""
+    for at in range(indices.shape[0]):
+        counts[indices[at]] += 1

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from longtail.engine.block_solver import HINGE, LOGISTIC, SQUARED_HINGE, Memory, Problem, Rows, solve_block
 from longtail.engine.lanes import LANES
 from longtail.engine.pool import StopFlag, run_blocks, thread_count
-from longtail.engine.rows import squared_lengths
+from longtail.engine.rows import count_features, squared_lengths
 from longtail.engine.topk import TopK
 from longtail.errors import ParameterError
 from longtail.learners.base import Learner
@@ -172,7 +172,9 @@ class OneVsRest(Learner):
         self, X: sp.csr_array, Y: sp.csc_array, costs: Costs, block_labels: list[npt.NDArray[np.int32]]
     ) -> Iterator[SolvedBlock]:
         """Solve the blocks one after the other; features are renumbered so that frequent ones lie close together."""
-        by_frequency = np.argsort(-np.bincount(X.indices, minlength=X.shape[1]), kind="stable").astype(np.int32)
+        occurrences = np.zeros(X.shape[1], np.int64)
+        count_features(X.indices, occurrences)
+        by_frequency = np.argsort(-occurrences, kind="stable").astype(np.int32)
         renumbered = np.empty(X.shape[1], np.int32)
         renumbered[by_frequency] = np.arange(X.shape[1], dtype=np.int32)
         lengths = _squared_lengths(X)
