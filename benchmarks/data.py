@@ -42,7 +42,7 @@ def _features(train: Dataset, test: Dataset) -> tuple[sp.csr_array, sp.csr_array
     if train.X is not None and test.X is not None:
         return train.X, test.X
     tfidf = Tfidf()
-    return tfidf.fit_transform(train.texts), tfidf.transform(test.texts)
+    return tfidf.fit_transform(train.texts or []), tfidf.transform(test.texts or [])
 
 
 def _save(path: Path, matrix: sp.csr_array) -> None:

@@ -69,7 +69,7 @@ def _run(system: System, data: Path, out: Path, threads: int, timeout: float) ->
     """Run one system once and tell whether it went well; what it prints goes to ``log.txt`` beside its result."""
     out.mkdir(parents=True, exist_ok=True)
     print(f"{data.name}: {system.name}, run {out.name} ... ", end="", flush=True)
-    command = [system.python, system.script, data, out, "--threads", str(threads), *system.options]
+    command: list[str | Path] = [system.python, system.script, data, out, "--threads", str(threads), *system.options]
     environment = os.environ | {f"{name}_NUM_THREADS": str(threads) for name in THREAD_VARIABLES}
     start = time.perf_counter()
     try:

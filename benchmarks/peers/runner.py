@@ -14,6 +14,7 @@ import tempfile
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -127,7 +128,7 @@ def time_batch(system: System, X: sp.csr_matrix) -> tuple[float, Any]:
     rows = system.rows(X)
     best, spent = float("inf"), 0.0
     while spent < BATCH_BUDGET_SECONDS:
-        seconds, predicted = _timed(lambda: system.predict(rows))
+        seconds, predicted = _timed(partial(system.predict, rows))
         best, spent = min(best, seconds), spent + seconds
     return best, predicted
 
@@ -137,7 +138,7 @@ def _time_single(system: System, X: sp.csr_matrix) -> float:
     seconds: list[float] = []
     for i in range(min(SINGLE_ROWS, X.shape[0])):
         row = system.rows(X[i])
-        seconds.append(_timed(lambda row=row: system.predict(row))[0])
+        seconds.append(_timed(partial(system.predict, row))[0])
         if sum(seconds) > SINGLE_BUDGET_SECONDS:
             break
     return float(np.median(seconds))
