@@ -1,3 +1,7 @@
+import os
+import signal
+import threading
+import time
 import warnings
 
 import numpy as np
@@ -9,7 +13,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
 
 from longtail.engine.lanes import LANES
-from longtail.errors import ParameterError
+from longtail.errors import Interrupted, ModelError, ParameterError
 from longtail.learners import OneVsRest
 from longtail.losses import get_loss
 from longtail.weighting import PW, Costs, PWcb, Weighting
@@ -206,3 +210,34 @@ def test_no_bias():
 def test_parameters_that_make_no_sense(name, value):
     with pytest.raises(ParameterError, match=name):
         OneVsRest(**{name: value}).fit(*small_data())
+
+
+@pytest.mark.parametrize("factor", [1e-25, 1e-20, 1e20, 1e25])
+def test_normalised_rows_have_no_scale(factor):
+    X, Y = small_data()
+    plain, scaled = OneVsRest().fit(X, Y), OneVsRest().fit(X * np.float32(factor), Y)
+    np.testing.assert_allclose(
+        scaled.predict_topk(X * np.float32(factor), 3).scores, plain.predict_topk(X, 3).scores, atol=0.02
+    )
+
+
+def test_weights_that_do_not_fit_together_are_refused(monkeypatch):
+    monkeypatch.setattr("longtail.learners.linear.weights._DENSE_SHARE", 2.0)
+    X, Y = small_data()
+    learner = OneVsRest().fit(X, Y)
+    learner.weights_.entry_lanes_[0] = 60000
+    with pytest.raises(ModelError, match="don't fit together"):
+        learner.predict_topk(X, 2)
+
+
+def test_ctrl_c_stops_training_and_leaves_no_threads():
+    X = sp.random_array((20000, 200), density=0.2, rng=np.random.default_rng(0), dtype=np.float32, format="csr")
+    Y = sp.random_array((20000, 500), density=0.05, rng=np.random.default_rng(1), dtype=np.float32, format="csr")
+    learner = OneVsRest(tolerance=1e-4, max_passes=1000, threads=2)
+    OneVsRest(threads=2).fit(X[:50], Y[:50])
+    threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+    started = time.monotonic()
+    with pytest.raises(Interrupted, match="of 500 labels were done"):
+        learner.fit(X, Y)
+    assert time.monotonic() - started < 4
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("longtail")]

@@ -49,8 +49,6 @@ def as_indicator(Y: Any, *, name: str = "Y") -> sp.csr_array:
 
 
 def _canonical(values: Any, dtype: type, name: str) -> sp.csr_array:
-    if _is_canonical(values, dtype):
-        return values  # type: ignore[no-any-return]
     if not sp.issparse(values):
         values = np.asarray(values)
         if values.ndim != 2:
@@ -58,22 +56,35 @@ def _canonical(values: Any, dtype: type, name: str) -> sp.csr_array:
     given: Any = values
     if given.dtype.kind not in "biuf":
         raise InputError(f"{name} must hold numbers, got values of type {given.dtype}.")
-    matrix = sp.csr_array(given, dtype=dtype)
+    if given.ndim != 2:
+        raise InputError(f"{name} must have rows and columns, got {given.ndim} dimension(s): reshape it.")
+    is_ours = isinstance(given, sp.csr_array) and given.dtype == dtype
+    matrix: sp.csr_array = given if is_ours else sp.csr_array(given, dtype=dtype)
+    _check_indices(matrix, name)
     if not matrix.has_canonical_format:
         if np.shares_memory(matrix.data, getattr(given, "data", matrix.data)):
             matrix = matrix.copy()
         matrix.sum_duplicates()
-    if matrix.indices.dtype != np.int32:
-        if matrix.nnz >= 2**31:
-            raise InputError(f"{name} has {matrix.nnz:,} non-zeros, and 2,147,483,647 is the most: use fewer rows.")
-        matrix.indices, matrix.indptr = matrix.indices.astype(np.int32), matrix.indptr.astype(np.int32)
-    return matrix
+    if matrix.indices.dtype == np.int32 and _are_contiguous(matrix):
+        return matrix
+    if matrix.nnz >= 2**31:
+        raise InputError(f"{name} has {matrix.nnz:,} non-zeros, and 2,147,483,647 is the most: use fewer rows.")
+    data = np.ascontiguousarray(matrix.data)
+    indices, indptr = (np.ascontiguousarray(part, np.int32) for part in (matrix.indices, matrix.indptr))
+    plain = sp.csr_array((data, indices, indptr), shape=matrix.shape)
+    plain.has_canonical_format = True
+    return plain
 
 
-def _is_canonical(values: Any, dtype: type) -> bool:
-    return (
-        isinstance(values, sp.csr_array)
-        and values.dtype == dtype
-        and values.indices.dtype == np.int32
-        and bool(values.has_canonical_format)
-    )
+def _are_contiguous(matrix: sp.csr_array) -> bool:
+    return all(part.flags.c_contiguous for part in (matrix.data, matrix.indices, matrix.indptr))
+
+
+def _check_indices(matrix: sp.csr_array, name: str) -> None:
+    """Refuse what scipy's constructor lets through and kernels would read past the end of memory for."""
+    indices, indptr = matrix.indices, matrix.indptr
+    whole = indptr[0] == 0 and indptr[-1] <= min(len(indices), len(matrix.data)) and (indptr[1:] >= indptr[:-1]).all()
+    if not whole:
+        raise InputError(f"{name} has row offsets that don't fit its values: it is not a valid sparse matrix.")
+    if len(indices) and (indices.min() < 0 or indices.max() >= matrix.shape[1]):
+        raise InputError(f"{name} has a column index outside its {matrix.shape[1]} columns.")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
+
+from longtail.engine.jit import kernel
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def assign_rows(
     row_indptr: npt.NDArray[np.int64],
     row_labels: npt.NDArray[np.int32],

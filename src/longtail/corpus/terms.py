@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from longtail.corpus.tokens import Bytes, Ids, Int, Offsets, Packed, find_words, hash_of_one, pack_word
+from longtail.engine.jit import kernel
 
 TAG = np.uint64(0xFFFFFFFF00000000)
 _ID = np.uint64(0x00000000FFFFFFFF)
@@ -64,31 +64,31 @@ def make_lookup(
     return Lookup(reading.words, reading.starts, reading.slots, columns)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def is_ngram(word: np.uint64) -> bool:
     """Whether a term that begins with this packed word is an n-gram."""
     return bool(word & _MARK_MASK == _MARK)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def ngram(head: Int, last: Int) -> np.uint64:
     """Pack an n-gram from the ids of its beginning and of its last word."""
     return _MARK | np.uint64(head) << _PART_BITS | np.uint64(last)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def head_of(word: np.uint64) -> Int:
     """Id of an n-gram's beginning: all but its last word."""
     return np.int64(word >> _PART_BITS & _PART)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def last_of(word: np.uint64) -> Int:
     """Id of an n-gram's last word."""
     return np.int64(word & _PART)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def locate(
     slots: Packed, words: Packed, starts: Offsets, hashed: np.uint64, term: Packed, first: Int, used: Int
 ) -> tuple[Int, Int]:
@@ -112,7 +112,7 @@ def locate(
         at = at + _ONE & mask
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def fill_slots(slots: Packed, hashes: Packed, n_terms: int) -> None:
     """Enter the first terms into an empty table."""
     mask = np.uint64(len(slots) - 1)
@@ -123,7 +123,7 @@ def fill_slots(slots: Packed, hashes: Packed, n_terms: int) -> None:
         slots[at] = hashes[term] & TAG | np.uint64(term + 1)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def slots_for(n_terms: int) -> Packed:
     """Make an empty table with room for so many terms."""
     size = 1024
@@ -132,7 +132,7 @@ def slots_for(n_terms: int) -> Packed:
     return np.zeros(size, np.uint64)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def read_rows(
     text: Bytes,
     row_offsets: Offsets,
@@ -212,7 +212,7 @@ def read_rows(
     )
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def find_rows(
     text: Bytes,
     row_offsets: Offsets,

@@ -9,13 +9,13 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
-from numba import njit
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 
 from longtail.corpus.terms import Lookup, Reading, find_rows, make_lookup, read_rows
 from longtail.corpus.tokens import Bytes, Ids, Offsets, as_utf8, character_tables
 from longtail.corpus.vocabulary import Vocabulary
+from longtail.engine.jit import kernel
 from longtail.engine.pool import StopFlag, run_blocks
 from longtail.errors import InputError, ParameterError
 
@@ -284,7 +284,7 @@ def _cut(texts: list[str]) -> list[Sequence[str]]:
     return [texts[begin:end] for begin, end in pairwise(borders)]
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _weigh_rows(
     ids: Ids, offsets: Offsets, columns: Ids, idf: npt.NDArray[np.float32], sublinear: bool, l2: bool
 ) -> Part:
@@ -336,7 +336,7 @@ def _weigh_rows(
     return indices[:top].copy(), data[:top].copy(), ends
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _sorted(keys: Ids, spare: Ids, count: int, bits: int) -> Ids:
     """Sort the first `count` keys: by insertion if there are few, otherwise by radix of nine bits."""
     if count <= 40:

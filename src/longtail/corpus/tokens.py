@@ -16,8 +16,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit, types
+from numba import types
 from numba.extending import intrinsic
+
+from longtail.engine.jit import kernel
 
 Bytes = npt.NDArray[np.uint8]
 Ids = npt.NDArray[np.int32]
@@ -109,21 +111,21 @@ def _special(text: str) -> bool:
     return any(special in text for special in _NOT_ONE_TO_ONE)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def mix(hashed: np.uint64, packed: np.uint64) -> np.uint64:
     """Stir one packed word into a hash."""
     hashed = (hashed ^ packed) * _FACTOR
     return hashed ^ hashed >> _HALF
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def finish(hashed: np.uint64) -> np.uint64:
     """Spread a hash over all of its bits."""
     hashed *= _FINAL_FACTOR
     return hashed ^ hashed >> _HALF
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def hash_of_one(packed: np.uint64) -> np.uint64:
     """Hash a term of one packed word."""
     return finish(mix(_SEED, packed))
@@ -147,7 +149,7 @@ _trailing_zeros: Any = intrinsic(_count_trailing_zeros)
 _reversed_bytes: Any = intrinsic(_reverse_bytes)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def find_words(
     text: Bytes, row_offsets: Offsets, by_byte: Bytes, by_code_point: npt.NDArray[np.uint32]
 ) -> tuple[Packed, Offsets, Ids, Offsets]:
@@ -207,7 +209,7 @@ def find_words(
     return letters.view(np.uint64), begins, sizes, offsets
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _scan(text: Bytes, by_byte: Bytes) -> tuple[Bytes, Packed, Packed]:
     """Lower-cased ASCII, and a bit for each byte: is it an ASCII character of a word, is it part of a wider one?"""
     n_blocks = len(text) // 64 + 2
@@ -239,7 +241,7 @@ def _scan(text: Bytes, by_byte: Bytes) -> tuple[Bytes, Packed, Packed]:
     return letters, plain, wide
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _fold_word(
     text: Bytes, at: Int, end: Int, by_byte: Bytes, by_code_point: npt.NDArray[np.uint32], letters: Bytes, top: Int
 ) -> tuple[Int, Int]:
@@ -264,7 +266,7 @@ def _fold_word(
     return at, size if length > 1 else 0
 
 
-@njit(nogil=True, cache=True, forceinline=True)
+@kernel(forceinline=True)
 def pack_word(letters: Packed, begin: Int, size: Int, out: Packed, top: Int) -> tuple[Int, np.uint64]:
     """Write a word to ``out[top:]``; gives the number of packed words and the hash."""
     used = 0
@@ -285,7 +287,7 @@ def pack_word(letters: Packed, begin: Int, size: Int, out: Packed, top: Int) -> 
     return used, finish(hashed)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _decode(text: Bytes, at: Int) -> tuple[Int, Int]:
     first = np.int64(text[at])
     second = np.int64(text[at + 1]) & 0x3F

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from longtail.corpus.terms import TAG, Reading, fill_slots, head_of, is_ngram, last_of, locate, ngram, slots_for
 from longtail.corpus.tokens import Bytes, Ids, Int, Offsets, Packed, hash_of_one
+from longtail.engine.jit import kernel
 
 _SPACE = 32
 _EIGHT = np.uint64(8)
@@ -128,7 +128,7 @@ def _grown(array: npt.NDArray[Any], size: int) -> npt.NDArray[Any]:
     return grown
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _merge(
     new_words: Packed,
     new_starts: Offsets,
@@ -168,7 +168,7 @@ def _merge(
     return n_terms, ids
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _words_of(words: Packed, starts: Offsets, terms: npt.NDArray[np.int64], ngrams: int) -> npt.NDArray[np.int32]:
     """Ids of the single words of each term, padded with -1."""
     spelled = np.full((len(terms), ngrams), -1, np.int32)
@@ -186,7 +186,7 @@ def _words_of(words: Packed, starts: Offsets, terms: npt.NDArray[np.int64], ngra
     return spelled
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _before(a: Int, b: Int, words: Packed, starts: Offsets) -> bool:
     used_a, used_b = starts[a + 1] - starts[a], starts[b + 1] - starts[b]
     for place in range(min(used_a, used_b)):
@@ -196,7 +196,7 @@ def _before(a: Int, b: Int, words: Packed, starts: Offsets) -> bool:
     return bool(used_a < used_b)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _alphabetical(terms: npt.NDArray[np.int64], words: Packed, starts: Offsets) -> npt.NDArray[np.int64]:
     """Merge sort of single words."""
     source, target = terms.copy(), np.empty_like(terms)
@@ -217,7 +217,7 @@ def _alphabetical(terms: npt.NDArray[np.int64], words: Packed, starts: Offsets) 
     return source
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _spell(words: Packed, starts: Offsets, spelled: npt.NDArray[np.int32]) -> tuple[Bytes, Offsets]:
     n_terms, ngrams = spelled.shape
     offsets = np.zeros(n_terms + 1, np.int64)

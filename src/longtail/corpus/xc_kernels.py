@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
+
+from longtail.engine.jit import kernel
 
 OK, BAD_LABEL, LABEL_RANGE, BAD_FEATURE, FEATURE_RANGE, TOO_LARGE, EXTRA_ROW = range(7)
 POSITION, ROW, FEATURES, LABELS, PLACE, UNSORTED_FEATURES, UNSORTED_LABELS, UNSURE, STATE_SIZE = range(9)
@@ -18,12 +19,12 @@ _SMALL_E, _BIG_E, _ZERO = 101, 69, 48
 _MAX_DIGITS = 18
 
 
-@njit(nogil=True, cache=True, inline="always")
+@kernel(inline="always")
 def _is_separator(byte: Any) -> Any:
     return byte in (_SPACE, _NEWLINE, _TAB, _RETURN)
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@kernel(error_model="numpy")
 def _scaled(mantissa: Any, exponent: Any) -> Any:
     """Give mantissa * 10**exponent, and whether its float32 is the one of the exact product.
 
@@ -37,7 +38,7 @@ def _scaled(mantissa: Any, exponent: Any) -> Any:
     return value, np.float32(value * (1 - 2.0**-50)) == np.float32(value * (1 + 2.0**-50))
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@kernel(error_model="numpy")
 def _number(text: Any, i: Any) -> Any:
     """Read a decimal at `i`; give (value, position after it or -1, sure)."""
     negative = text[i] == _MINUS
@@ -93,7 +94,7 @@ def _number(text: Any, i: Any) -> Any:
     return (-value if negative else value), np.int64(i), sure
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@kernel(error_model="numpy")
 def parse_rows(
     text: npt.NDArray[np.uint8],
     end: int,
@@ -189,7 +190,7 @@ def parse_rows(
     return OK
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def order_rows(
     indptr: npt.NDArray[np.int64],
     indices: npt.NDArray[np.int32],
@@ -235,7 +236,7 @@ def order_rows(
                 return
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _put_integer(out: Any, at: Any, number: Any) -> Any:
     """Write a non-negative integer in decimal; give the position after it."""
     size, rest = 1, number // 10
@@ -248,7 +249,7 @@ def _put_integer(out: Any, at: Any, number: Any) -> Any:
     return at + size
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@kernel(error_model="numpy")
 def _put_number(out: Any, at: Any, single: Any) -> Any:
     """Round to as few digits as `_number` needs to read back the same float32; give the position after them."""
     if np.signbit(single):
@@ -306,7 +307,7 @@ def _put_number(out: Any, at: Any, single: Any) -> Any:
     return at
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def format_rows(
     x_indptr: npt.NDArray[np.int64],
     x_indices: npt.NDArray[np.int32],

@@ -25,8 +25,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
+from longtail.engine.jit import kernel
 from longtail.engine.lanes import LANES, LINE, hinge_lanes, lane_add, lane_commit, lane_dot, lane_scores
 
 Float32 = npt.NDArray[np.float32]
@@ -54,7 +54,7 @@ class Rows(NamedTuple):
     indptr: Int64
     indices: Int32
     values: Float32
-    scales: Float32
+    scales: npt.NDArray[np.float64]
     squares: Float32
     bias: np.float32
 
@@ -110,7 +110,7 @@ class Memory(NamedTuple):
         )
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def next_random(state: npt.NDArray[np.uint64]) -> Any:
     """Advance a splitmix64 generator kept in ``state[0]`` and return 64 random bits."""
     state[0] += np.uint64(0x9E3779B97F4A7C15)
@@ -120,13 +120,13 @@ def next_random(state: npt.NDArray[np.uint64]) -> Any:
     return bits ^ (bits >> np.uint64(31))
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def random_below(limit: int, state: npt.NDArray[np.uint64]) -> Any:
     """Give a random number from 0 to `limit` - 1, for limits below 2**32."""
     return np.int64(((next_random(state) >> np.uint64(32)) * np.uint64(limit)) >> np.uint64(32))
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def shuffle(order: Int32, count: int, finely: bool, state: npt.NDArray[np.uint64]) -> None:
     """Shuffle the first `count` numbers of `order` in place, in runs of `RUN`; if `finely`, then also inside windows.
 
@@ -143,7 +143,7 @@ def shuffle(order: Int32, count: int, finely: bool, state: npt.NDArray[np.uint64
             order[here], order[there] = order[there], order[here]
 
 
-@njit(nogil=True, cache=True, fastmath={"contract"})
+@kernel(fastmath={"contract"})
 def logistic_step(
     scores: Float32, dual: Float32, sign: npt.NDArray[np.int8], q: Any, bound: Float32, tolerance: Any, change: Float32
 ) -> Any:
@@ -185,7 +185,7 @@ def logistic_step(
     return lines, most
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _open_slot(row: int, slot: int, memory: Memory) -> int:
     """Give a row dual variables, all zero and all of negative labels."""
     memory.slot_of_row[row] = slot
@@ -197,7 +197,7 @@ def _open_slot(row: int, slot: int, memory: Memory) -> int:
     return slot
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _visit(row: int, slots: int, rows: Rows, problem: Problem, memory: Memory) -> Any:
     """Score a row and take its dual step, if it has one to take.
 
@@ -232,8 +232,10 @@ def _visit(row: int, slots: int, rows: Rows, problem: Problem, memory: Memory) -
     return slot, True, most
 
 
-@njit(nogil=True, cache=True)
-def _warm_up(rows: Rows, problem: Problem, memory: Memory, state: npt.NDArray[np.uint64]) -> int:
+@kernel
+def _warm_up(
+    rows: Rows, problem: Problem, memory: Memory, state: npt.NDArray[np.uint64], stop: npt.NDArray[np.uint8]
+) -> int:
     """Visit the positive rows and a few random ones in turn; returns the number of slots."""
     n, n_positive = len(rows.indptr) - 1, len(problem.positive_rows)
     for p in range(n_positive):
@@ -243,6 +245,8 @@ def _warm_up(rows: Rows, problem: Problem, memory: Memory, state: npt.NDArray[np
     slots = n_positive
     for _ in range(WARM_PASSES):
         for at in range(n_positive + WARM_NEGATIVES):
+            if at % 1024 == 0 and stop[0]:
+                return slots
             row = problem.positive_rows[at] if at < n_positive else random_below(n, state)
             if rows.squares[row] > 0:
                 slot, _, _ = _visit(row, slots, rows, problem, memory)
@@ -250,7 +254,7 @@ def _warm_up(rows: Rows, problem: Problem, memory: Memory, state: npt.NDArray[np
     return slots
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def solve_block(
     rows: Rows,
     problem: Problem,
@@ -277,18 +281,20 @@ def solve_block(
     """
     n, n_positive = len(rows.indptr) - 1, len(problem.positive_rows)
     order, rest, patience = memory.order, memory.rest, memory.patience
-    slots = _warm_up(rows, problem, memory, state)
+    slots = _warm_up(rows, problem, memory, state, stop)
     for row in range(n):
         order[row] = row
     active = n
     passes = 0
     converged = False
     while passes < problem.max_passes and not converged and not stop[0]:
-        shuffle(order, active, active < n, state)
+        shuffle(order, active, passes > 0, state)
         kept = 0
         moved = 0
         rested = 0
         for at in range(active):
+            if at % 1024 == 0 and stop[0]:
+                break
             row = order[at]
             known = memory.slot_of_row[row]
             if rows.squares[row] <= 0:
@@ -312,8 +318,6 @@ def solve_block(
             if most > 0 or slot < n_positive:
                 order[kept] = row
                 kept += 1
-            if at % 1024 == 0 and stop[0]:
-                break
         passes += 1
         if moved == 0 and rested == 0:
             converged = active == n

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from llvmlite import ir
 from numba import njit, types
+from numba.core.errors import TypingError
 from numba.extending import intrinsic as _intrinsic
 
 LANES = 64
@@ -91,7 +92,21 @@ def _pointers(context: Any, b: _Builder, signature: Any, args: Any) -> tuple[_Va
     )
 
 
+def _require(**arrays: tuple[Any, tuple[Any, ...]]) -> None:
+    """Refuse to compile for arrays of another type or memory layout: the code below reads raw memory."""
+    for name, (given, dtypes) in arrays.items():
+        if not isinstance(given, types.Array) or given.layout != "C" or given.dtype not in dtypes:
+            raise TypingError(f"{name} must be a C-contiguous array of {' or '.join(map(str, dtypes))}, got {given}")
+
+
+_SINGLE = (types.float32,)
+_WEIGHT = (types.float32, types.uint16)
+
+
 def _signature(indices: Any, values: Any, weights: Any, lanes: Any) -> Any:
+    _require(
+        indices=(indices, (types.int32,)), values=(values, _SINGLE), weights=(weights, _WEIGHT), lanes=(lanes, _SINGLE)
+    )
     return types.void(indices, values, types.int64, types.int64, weights, lanes)
 
 
@@ -177,6 +192,12 @@ def _adder(lines: int) -> Any:
             _for_each(b, start, end, None, body)
             return context.get_dummy_value()
 
+        _require(
+            indices=(indices, (types.int32,)),
+            values=(values, _SINGLE),
+            weights=(weights, _SINGLE),
+            change=(change, _SINGLE),
+        )
         return types.void(indices, values, types.int64, types.int64, weights, change, types.int64), emit
 
     return add
@@ -245,6 +266,7 @@ def lane_scores(typingctx: Any, total: Any, scale: Any, bias: Any, bias_weights:
         _store(b, total, 0, scores)
         return _largest_lane(b, scores)
 
+    _require(total=(total, _SINGLE), bias_weights=(bias_weights, _SINGLE))
     return types.float32(total, types.float32, types.float32, bias_weights), emit
 
 
@@ -316,6 +338,8 @@ def hinge_lanes(
             lines = b.or_(lines, b.shl(b.zext(any_moved, _I64), ir.Constant(_I64, line)))
         return context.make_tuple(b, signature.return_type, (lines, _largest_lane(b, most)))
 
+    arrays = {"scores": scores, "dual": dual, "diagonal": diagonal, "bound": bound, "change": change}
+    _require(sign=(sign, (types.int8,)), **{name: (given, _SINGLE) for name, given in arrays.items()})
     result: Any = types.Tuple([types.int64, types.float32])  # type: ignore[no-untyped-call]
     return result(scores, dual, sign, types.float32, diagonal, bound, types.float32, change), emit
 
@@ -335,6 +359,12 @@ def lane_commit(
         _store(b, change, 0, b.fmul(step, _broadcast(b, scale), flags=_FAST))
         return context.get_dummy_value()
 
+    _require(
+        dual=(dual, _SINGLE),
+        sign=(sign, (types.int8,)),
+        bias_weights=(bias_weights, _SINGLE),
+        change=(change, _SINGLE),
+    )
     return types.void(dual, sign, bias_weights, types.float32, change, types.float32), emit
 
 

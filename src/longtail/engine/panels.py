@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
+from longtail.engine.jit import kernel
 from longtail.engine.lanes import LANES, lane_dot, lane_dot_then, widen
 from longtail.engine.topk_kernels import select_lanes
 
@@ -38,7 +38,7 @@ class PanelWeights(NamedTuple):
     lane_labels: Int32
 
 
-@njit(nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz"})
+@kernel(fastmath={"reassoc", "contract", "nsz"})
 def count_kept(weights: Float32, lanes: int, prune_below: Any, kept: npt.NDArray[np.uint8]) -> int:
     """Count, for each feature, the weights of at least `prune_below` (and not 0) among the first `lanes` lanes."""
     total: Any = 0
@@ -52,7 +52,7 @@ def count_kept(weights: Float32, lanes: int, prune_below: Any, kept: npt.NDArray
     return total  # type: ignore[no-any-return]
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def collect_kept(
     weights: Float32,
     lanes: int,
@@ -74,7 +74,7 @@ def collect_kept(
                 at += 1
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def place_block(
     block: int,
     features: Int32,
@@ -99,12 +99,12 @@ def place_block(
             at += 1
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def rank_rows(
     indptr: Int64,
     indices: Int32,
     values: Float32,
-    scales: Float32,
+    scales: npt.NDArray[np.float64],
     bias: Any,
     first: int,
     last: int,
@@ -140,7 +140,7 @@ def rank_rows(
         offsets[row - first] = used
         for at in range(indptr[row], indptr[row + 1]):
             feature = indices[at]
-            factor = values[at] * scales[row]
+            factor = np.float32(values[at] * scales[row])
             slot = weights.slots[feature]
             if slot >= 0:
                 slots[used] = slot

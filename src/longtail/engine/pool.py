@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import TypeVar
 
@@ -40,7 +40,7 @@ def run_blocks(
     description: str = "working",
     unit: str = "blocks",
     size: Callable[[Block], int] | None = None,
-) -> Iterator[Result]:
+) -> Generator[Result]:
     """Run ``work(block, stop)`` for every block and yield the results in the order of the blocks.
 
     A result must depend on its block alone, so that the thread count never changes it. ``stop`` is an array of one

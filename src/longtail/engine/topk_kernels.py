@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
+from longtail.engine.jit import kernel
 from longtail.engine.lanes import LANES
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def insert(labels: npt.NDArray[np.int32], scores: npt.NDArray[np.float32], label: Any, score: Any) -> None:
     """Put a label into a ranking of fixed length, best first, if it belongs there."""
     place = labels.shape[0] - 1
@@ -27,7 +27,7 @@ def insert(labels: npt.NDArray[np.int32], scores: npt.NDArray[np.float32], label
     scores[place] = score
 
 
-@njit(nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz"})
+@kernel(fastmath={"reassoc", "contract", "nsz"})
 def _largest(scores: npt.NDArray[np.float32], start: int) -> Any:
     largest = scores[start]
     for lane in range(1, LANES):
@@ -35,7 +35,7 @@ def _largest(scores: npt.NDArray[np.float32], start: int) -> Any:
     return largest
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def select_lanes(
     lane_scores: npt.NDArray[np.float32],
     lane_labels: npt.NDArray[np.int32],

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
+
+from longtail.engine.jit import kernel
 
 Int32 = npt.NDArray[np.int32]
 Int64 = npt.NDArray[np.int64]
@@ -16,7 +17,7 @@ Float32 = npt.NDArray[np.float32]
 Float64 = npt.NDArray[np.float64]
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def first_duplicate(labels: Int32) -> int:
     """Row of `labels` (n by k) that ranks a label twice, or -1; negative ids are padding and may repeat."""
     n, k = labels.shape
@@ -31,7 +32,7 @@ def first_duplicate(labels: Int32) -> int:
     return -1
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def judge(labels: Int32, indptr: Int64, indices: Int32, weights: Float64, hits: UInt8, gains: Float64) -> None:
     """Mark the predictions that are true in `hits` (k by n), and put their weight in `gains` if there are weights.
 
@@ -56,7 +57,7 @@ def judge(labels: Int32, indptr: Int64, indices: Int32, weights: Float64, hits: 
                 gains[place, row] = weights[label] if hit else 0.0
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def best_gains(indptr: Int64, indices: Int32, weights: Float64, best: Float64) -> None:
     """Fill `best` (k by n) with the k largest weights among the true labels of each row, largest first, then zeros."""
     k, n = best.shape
@@ -77,7 +78,7 @@ def best_gains(indptr: Int64, indices: Int32, weights: Float64, best: Float64) -
             best[place, row] = largest[place] if place < filled else 0.0
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def count_labels(labels: Int32, marks: UInt8, span: Int64, counts: Int64) -> None:
     """Add each mark (k by n) to its label's row of `counts`, in the column that `span` gives for its place."""
     n, k = labels.shape
@@ -88,7 +89,7 @@ def count_labels(labels: Int32, marks: UInt8, span: Int64, counts: Int64) -> Non
                 counts[label, span[place]] += marks[place, row]
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def add_up(values: Float64, high: Float64, low: Float64) -> None:
     """Add each row of `values` to its total ``high + low``, where `low` gathers what rounding took from `high`.
 
@@ -107,7 +108,7 @@ def add_up(values: Float64, high: Float64, low: Float64) -> None:
         high[item], low[item] = total, rest
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def select_top(indptr: Int64, indices: Int32, scores: Float32, labels: Int32, best: Float32) -> None:
     """Fill `labels` and `best` (n by k) with each row's k highest stored scores; equal scores by the lower label id.
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from queue import SimpleQueue
+from collections.abc import Generator
+from contextlib import closing
+from queue import Empty, SimpleQueue
 from typing import ClassVar
 
 import numpy as np
@@ -22,7 +23,7 @@ from longtail.learners.linear.weights import BlockWeights, Precision, SolvedBloc
 from longtail.losses import Hinge, Logistic, Loss, SquaredHinge, get_loss
 from longtail.weighting import Costs, Weighting, get_weighting
 
-_VISITS, _PASSES = 400_000, (8, 50)
+_VISITS, _PASSES = 420_000, (8, 50)
 _CODES = {SquaredHinge: SQUARED_HINGE, Hinge: HINGE, Logistic: LOGISTIC}
 
 
@@ -57,7 +58,7 @@ class OneVsRest(Learner):
     tolerance : float
         Training of a block of labels stops when no gradient of the dual is larger.
     max_passes : int, optional
-        Most passes over the rows. By default as many as make 400,000 visits of rows, at least 8 and at most 50: few
+        Most passes over the rows. By default as many as make 420,000 visits of rows, at least 8 and at most 50: few
         rows need more passes to settle, and with many rows more passes change the ranking little.
     precision : {"bfloat16", "float32"}
         How weights are kept after training.
@@ -153,6 +154,8 @@ class OneVsRest(Learner):
                 continue
             if isinstance(value, bool) or not isinstance(value, int | np.integer) or not least_int <= value < 2**32:
                 raise ParameterError(name, value, f"must be a whole number from {least_int} to {2**32 - 1}")
+        if not isinstance(self.normalise, bool | np.bool_):
+            raise ParameterError("normalise", self.normalise, "must be True or False")
         if self.precision not in ("bfloat16", "float32"):
             raise ParameterError("precision", self.precision, "must be bfloat16 or float32")
         if type(get_loss(self.loss)) not in _CODES:
@@ -165,26 +168,26 @@ class OneVsRest(Learner):
         present = np.flatnonzero(self.label_counts_)
         by_frequency = present[np.argsort(-self.label_counts_[present], kind="stable")].astype(np.int32)
         block_labels = [by_frequency[start : start + LANES] for start in range(0, len(by_frequency), LANES)]
-        solved = self._solve(X, Y.tocsc(), costs, block_labels)
-        self.weights_ = BlockWeights.assemble(solved, block_labels, self.n_features_in_, self.precision)
+        with closing(self._solve(X, Y.tocsc(), costs, block_labels)) as solved:
+            self.weights_ = BlockWeights.assemble(solved, block_labels, self.n_features_in_, self.precision)
 
     def _solve(
         self, X: sp.csr_array, Y: sp.csc_array, costs: Costs, block_labels: list[npt.NDArray[np.int32]]
-    ) -> Iterator[SolvedBlock]:
+    ) -> Generator[SolvedBlock]:
         """Solve the blocks one after the other; features are renumbered so that frequent ones lie close together."""
         occurrences = np.zeros(X.shape[1], np.int64)
         count_features(X.indices, occurrences)
         by_frequency = np.argsort(-occurrences, kind="stable").astype(np.int32)
         renumbered = np.empty(X.shape[1], np.int32)
         renumbered[by_frequency] = np.arange(X.shape[1], dtype=np.int32)
-        lengths = _squared_lengths(X)
-        scales = self._scales(lengths)
+        squared = _squared_lengths(X)
+        scales = self._scales(squared)
         rows = Rows(
             indptr=X.indptr.astype(np.int64, copy=False),
             indices=renumbered[X.indices],
             values=X.data,
             scales=scales,
-            squares=(lengths * scales * scales + np.float32(self.bias) ** 2).astype(np.float32),
+            squares=(squared * scales * scales + self.bias**2).astype(np.float32),
             bias=np.float32(self.bias),
         )
         code = _CODES[type(get_loss(self.loss))]
@@ -192,7 +195,10 @@ class OneVsRest(Learner):
         spare: SimpleQueue[Memory] = SimpleQueue()
 
         def work(block: int, stop: StopFlag) -> SolvedBlock:
-            memory = Memory.allocate(*X.shape) if spare.empty() else spare.get()
+            try:
+                memory = spare.get_nowait()
+            except Empty:
+                memory = Memory.allocate(*X.shape)
             labels = block_labels[block]
             diagonal, bound = self._dual_limits(code, costs.take(labels))
             screen = self._screen(code, bound, rows.squares)
@@ -220,10 +226,10 @@ class OneVsRest(Learner):
     def _topk(self, X: sp.csr_array, k: int, allowed: npt.NDArray[np.bool_] | None) -> TopK:
         return self.weights_.rank(X, self._scales(_squared_lengths(X)), self.bias, k, allowed, self.threads)
 
-    def _scales(self, squared_lengths: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    def _scales(self, squared_lengths: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         if not self.normalise:
-            return np.ones(len(squared_lengths), np.float32)
-        return (1 / np.sqrt(np.where(squared_lengths > 0, squared_lengths, 1))).astype(np.float32)
+            return np.ones(len(squared_lengths))
+        return np.asarray(1 / np.sqrt(np.where(squared_lengths > 0, squared_lengths, 1)))
 
     def _dual_limits(self, code: int, costs: Costs) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
         """Diagonal and upper bound of the dual problem, for negative (row 0) and positive labels (row 1)."""
@@ -264,8 +270,8 @@ def _positives(
     return distinct, np.append(first, len(rows)).astype(np.int64), lanes[order]
 
 
-def _squared_lengths(X: sp.csr_array) -> npt.NDArray[np.float32]:
-    lengths = np.empty(X.shape[0], np.float32)
+def _squared_lengths(X: sp.csr_array) -> npt.NDArray[np.float64]:
+    lengths = np.empty(X.shape[0])
     squared_lengths(X.indptr.astype(np.int64, copy=False), X.data, lengths)
     return lengths
 

@@ -14,8 +14,9 @@ from sklearn.base import BaseEstimator
 
 from longtail.engine.lanes import LANES, from_bfloat16, to_bfloat16
 from longtail.engine.panels import PanelWeights, collect_kept, count_kept, place_block, rank_rows
-from longtail.engine.pool import StopFlag, run_blocks
+from longtail.engine.pool import StopFlag, run_blocks, thread_count
 from longtail.engine.topk import TopK
+from longtail.errors import ModelError
 
 Precision = Literal["bfloat16", "float32"]
 
@@ -119,7 +120,7 @@ class BlockWeights(BaseEstimator):
                     _read(spool, np.dtype(np.uint8), n_kept_features),
                     _read(spool, np.dtype(np.uint8), n_kept),
                     _read(spool, dtype, n_kept),
-                    made._arrays,
+                    made._packed(),
                     next_entry,
                 )
         return made
@@ -138,6 +139,27 @@ class BlockWeights(BaseEstimator):
 
     @cached_property
     def _arrays(self) -> PanelWeights:
+        """Arrays for the kernels, checked once: a kernel trusts every index in them."""
+        blocks, panel_rows, width = self.panels_.shape
+        lanes, entries = len(self.lane_labels_), len(self.entry_lanes_)
+        offsets = self.entry_offsets_
+        sound = (
+            width == LANES
+            and lanes == len(self.lane_bias_) == blocks * LANES
+            and len(offsets) == len(self.panel_slots_) + 1
+            and offsets[0] == 0
+            and offsets[-1] == entries == len(self.entry_values_)
+            and bool((offsets[1:] >= offsets[:-1]).all())
+            and self.panel_slots_.min(initial=-1) >= -1
+            and self.panel_slots_.max(initial=-1) < panel_rows
+            and (entries == 0 or int(self.entry_lanes_.max()) < lanes)
+            and self.panels_.dtype == self.entry_values_.dtype
+        )
+        if not sound:
+            raise ModelError("The weights of the model don't fit together: its files were changed; train it again.")
+        return self._packed()
+
+    def _packed(self) -> PanelWeights:
         return PanelWeights(
             self.panel_slots_,
             self.panels_,
@@ -156,7 +178,7 @@ class BlockWeights(BaseEstimator):
     def rank(
         self,
         X: sp.csr_array,
-        scales: npt.NDArray[np.float32],
+        scales: npt.NDArray[np.float64],
         bias: float,
         k: int,
         allowed: npt.NDArray[np.bool_] | None,
@@ -169,11 +191,12 @@ class BlockWeights(BaseEstimator):
         lanes = len(self.lane_labels_)
         if lanes == 0:
             return top
-        rows_at_once = min(max(1, _SCORES_AT_ONCE // lanes), _ROWS_A_TASK, max(n, 1))
+        task = min(_ROWS_A_TASK, max(64, -(-n // thread_count(threads))))
+        rows_at_once = min(max(1, _SCORES_AT_ONCE // lanes), task, max(n, 1))
         permitted = np.empty(0, np.bool_) if allowed is None else allowed
 
         def rank_task(start: int, stop: StopFlag) -> None:
-            end = min(start + _ROWS_A_TASK, n)
+            end = min(start + task, n)
             memory = np.empty((rows_at_once, lanes), np.float32)
             for first in range(start, end, rows_at_once):
                 last = min(first + rows_at_once, end)
@@ -184,10 +207,10 @@ class BlockWeights(BaseEstimator):
                 if stop[0]:
                     return
 
-        if n == 1:
+        tasks = range(0, n, task)
+        if len(tasks) == 1:
             rank_task(0, np.zeros(1, np.uint8))
         else:
-            tasks = list(range(0, n, _ROWS_A_TASK))
             for _ in run_blocks(rank_task, tasks, threads=threads, description="ranking labels", unit="chunks"):
                 pass
         return top
