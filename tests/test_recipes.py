@@ -38,6 +38,17 @@ def test_parameters_can_be_set():
     assert (learner.regularisation, learner.weighting.beta, learner.weighting.propensity.a) == (0.5, 0.99, 0.7)
 
 
+def test_parameters_come_in_any_order():
+    for params in (
+        {"weighting__propensity__a": 0.7, "weighting__beta": 0.99, "weighting": "pw-cb"},
+        {"weighting": "pw-cb", "weighting__beta": 0.99, "weighting__propensity__a": 0.7},
+        {"weighting__propensity__a": 0.7, "weighting__propensity": None, "weighting": "pw-cb", "weighting__beta": 0.99},
+    ):
+        weighting = recipe("dismec", **params).weighting
+        assert isinstance(weighting, PWcb)
+        assert (weighting.beta, weighting.propensity.a) == (0.99, 0.7)
+
+
 def test_unknown_recipe():
     with pytest.raises(
         ParameterError, match=r"recipe must be one of popularity, dismec.*did you mean pw-dismec.*pw_dismec"

@@ -6,7 +6,7 @@ from os import PathLike, fspath
 
 
 class LongtailError(Exception):
-    """Base class of every error that longtail raises on purpose."""
+    """Base class of every error that longtail raises on purpose; Ctrl-C is no error, see `Interrupted`."""
 
 
 class InputError(LongtailError, ValueError):
@@ -68,5 +68,14 @@ class ModelError(LongtailError):
     """A model directory that can't be loaded: incomplete, changed, or from a newer longtail."""
 
 
-class Interrupted(LongtailError, KeyboardInterrupt):  # noqa: N818 - it is an event, not a fault
-    """Ctrl-C: says how much was done before the stop."""
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C: says how much was done before the stop.
+
+    It is a KeyboardInterrupt and nothing else, so that neither ``except Exception`` nor ``except LongtailError``
+    keeps a program going that was told to stop.
+
+    Examples
+    --------
+    >>> issubclass(Interrupted, Exception)
+    False
+    """

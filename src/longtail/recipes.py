@@ -92,9 +92,10 @@ def find(name: str) -> Recipe:
 def configure(estimator: Estimator, params: Mapping[str, Any], propensity: Propensity | str | None = None) -> Estimator:
     """Set parameters by name, nested ones as ``weighting__beta``; an unknown name is an error with the known ones.
 
-    A weighting that is given by its name uses `propensity`.
+    A weighting that is given by its name uses `propensity`. A part is set before the parameters inside it, in whatever
+    order they come.
     """
-    for name, value in params.items():
+    for name, value in sorted(params.items(), key=lambda param: param[0].count("__")):
         if name == "weighting" and isinstance(value, str):
             value = _weighting(value, propensity)
         try:

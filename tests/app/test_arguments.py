@@ -43,10 +43,12 @@ def test_propensity():
     assert repr(parse_propensity("Amazon-670K")) == "JainPropensity(a=0.6, b=2.6)"
 
 
-@pytest.mark.parametrize("wrong", ["0.5", "a,b", "0.5,0.4,1", "nan,1", "0.5,0", ","])
+@pytest.mark.parametrize("wrong", ["1", "0.5", "a,b", "0.5,0.4,1", "nan,1", "0.5,0", "-1,1", ",", "Amazon-670", ""])
 def test_wrong_propensity(wrong):
-    with pytest.raises(ParameterError):
+    with pytest.raises(ParameterError, match="--propensity must be A,B, two numbers") as error:
         parse_propensity(wrong)
+    assert "Jain" not in str(error.value)
+    assert ("did you mean Amazon-670K?" in str(error.value)) == wrong.startswith("Amazon")
 
 
 @given(st.lists(st.text(min_size=1), min_size=1))

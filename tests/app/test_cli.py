@@ -92,6 +92,10 @@ class TestTrain:
         run("train", "popularity", "train.txt", "--out", "m")
         assert repr(longtail.load("m").propensity) == "JainPropensity()"
 
+    def test_settings_come_in_any_order(self, files, run):
+        run("train", "dismec", "train.txt", "--out", "m", "--set", "weighting.beta=0.99", "--set", "weighting=pw-cb")
+        assert longtail.load("m").learner.weighting.beta == 0.99
+
     def test_a_paper_from_text_to_scores(self, files, run):
         run(
             *("train", "pw-cb-dismec", "train.jsonl", "--out", "m", "--seed", 3, "--propensity", "0.6,2.6"),
@@ -123,9 +127,9 @@ class TestTrain:
             (["popularity", "train.txt", "--out", "m", "--set", "features.ngrams=0"], "ngrams must be"),
             (["popularity", "train.txt", "--out", "m", "--set", "features.ngrams=2"], "holds features"),
             (["popularity", "train.txt", "--out", "m", "--set", "x"], "name=value"),
-            (["popularity", "train.txt", "--out", "m", "--propensity", "0.5"], "0.5"),
+            (["popularity", "train.txt", "--out", "m", "--propensity", "1"], "--propensity must be A,B"),
             (["popularity", "train.txt", "--out", "m", "--propensity", "1,2,3"], "A,B"),
-            (["popularity", "train.txt", "--out", "m", "--propensity", "0.5,-1"], "b must be"),
+            (["popularity", "train.txt", "--out", "m", "--propensity", "0.5,-1"], "B above 0"),
         ],
     )
     def test_mistakes(self, files, run, arguments, message):

@@ -4,11 +4,11 @@ import sys
 import textwrap
 from pathlib import Path
 
-from longtail.engine.jit import kernel
+from longtail.engine.jit import kernel_with
 
 
 def test_options_reach_numba():
-    @kernel(fastmath=True)
+    @kernel_with(fastmath=True)
     def twice(value):
         return 2 * value
 

@@ -14,9 +14,10 @@ import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV, cross_val_score
 
 from longtail import Model, TopK
-from longtail.errors import InputError, LongtailError, ParameterError
+from longtail.errors import InputError, Interrupted, LongtailError, ParameterError
 
 UNSEEN = 5  # a label without a training row
 NO_FEATURES, NO_LABELS = 7, 9  # rows
@@ -42,9 +43,9 @@ def small_data(n_rows=80, n_features=40, n_labels=14, seed=0):
     return sp.csr_array(X), sp.csr_array(Y)
 
 
-def assert_same(one: TopK, other: TopK) -> None:
-    np.testing.assert_array_equal(one.labels, other.labels)
-    np.testing.assert_array_equal(one.scores, other.scores)
+def assert_same(one: TopK, other: TopK, name: str = "") -> None:
+    np.testing.assert_array_equal(one.labels, other.labels, err_msg=name)
+    np.testing.assert_array_equal(one.scores, other.scores, err_msg=name)
 
 
 def assert_ranked(top: TopK, n_rows: int, k: int) -> None:
@@ -192,7 +193,20 @@ class LearnerContract:
                 if self.exact:
                     assert_same(top, filtered(everything, keep, k))
 
-    @pytest.mark.parametrize("wrong", [{"only": [99]}, {"exclude": [-1]}, {"only": [0.5]}, {"exclude": ["x"]}])
+    @pytest.mark.parametrize(
+        "wrong",
+        [
+            {"only": [99]},
+            {"exclude": [-1]},
+            {"only": [0.5]},
+            {"exclude": ["x"]},
+            {"only": [[0, 1]]},
+            {"exclude": np.array([[0], [1]])},
+            {"only": [[]]},
+            {"only": [[0], [1, 2]]},
+            {"exclude": 3},
+        ],
+    )
     def test_wrong_restrictions_are_refused(self, fitted, data, wrong):
         with pytest.raises(ParameterError, match=next(iter(wrong))):
             fitted.predict_topk(data[0], 3, **wrong)
@@ -201,6 +215,13 @@ class LearnerContract:
     def test_wrong_k_is_refused(self, fitted, data, k):
         with pytest.raises(ParameterError, match="k must be"):
             fitted.predict_topk(data[0], k)
+        with pytest.raises(ParameterError, match="k must be"):
+            fitted.predict(data[0], k=k)
+
+    @pytest.mark.parametrize("min_score", ["a", np.nan, True, [0.5]])
+    def test_wrong_min_score_is_refused(self, fitted, data, min_score):
+        with pytest.raises(ParameterError, match="min_score must be"):
+            fitted.predict(data[0], min_score=min_score)
 
     def test_predict_is_a_sparse_indicator(self, fitted, data):
         X, Y = data
@@ -220,6 +241,55 @@ class LearnerContract:
         X, Y = data
         twice = self.make().fit(X[:50], Y[:50]).fit(X, Y)
         assert_same(twice.predict_topk(X, 5), fitted.predict_topk(X, 5))
+
+    @pytest.mark.parametrize("error", [ValueError("broken"), Interrupted("stopped")])
+    def test_a_fit_that_ends_early_changes_nothing(self, data, monkeypatch, error):
+        X, Y = data
+        learner, unfitted = self.make().fit(X, Y), self.make()
+        expected, decided, before = learner.predict_topk(X, 5), learner.predict(X), dict(vars(learner))
+        whole_fit = type(learner)._fit
+
+        def ends_early(self, X, Y):
+            whole_fit(self, X, Y)
+            raise error
+
+        monkeypatch.setattr(type(learner), "_fit", ends_early)
+        for one in (learner, unfitted):
+            with pytest.raises(type(error), match=str(error)):
+                one.fit(X[:50], Y[:50, :4])
+        assert vars(learner).keys() == before.keys()
+        assert all(value is before[name] for name, value in vars(learner).items())
+        assert_same(learner.predict_topk(X, 5), expected)
+        assert (learner.predict(X) != decided).nnz == 0
+        with pytest.raises(NotFittedError):
+            unfitted.predict_topk(X, 5)
+        assert vars(unfitted).keys() == vars(self.make()).keys()
+
+    def test_classes_are_the_label_ids(self, fitted):
+        np.testing.assert_array_equal(fitted.classes_, np.arange(fitted.n_labels_))
+        assert not hasattr(self.make(), "classes_")
+
+    def test_score_is_precision_at_1(self, fitted, data):
+        X, Y = data
+        best = fitted.predict_topk(X, 1).labels[:, 0]
+        hits = [best[row] >= 0 and Y[row, best[row]] != 0 for row in range(Y.shape[0])]
+        assert fitted.score(X, Y) == pytest.approx(np.mean(hits))
+        assert 0 < fitted.score(X, Y) <= 1
+        assert fitted.score(X, Y.toarray()) == fitted.score(X, Y)
+        with pytest.raises(InputError, match="use the same columns"):
+            fitted.score(X, Y[:, :3])
+        with pytest.raises(NotFittedError):
+            self.make().score(X, Y)
+
+    def test_can_be_cross_validated(self, data):
+        X, Y = data
+        scores = cross_val_score(self.make(), X, Y.toarray(), cv=3, error_score="raise")
+        assert scores.shape == (3,)
+        assert ((scores >= 0) & (scores <= 1)).all()
+        assert scores.max() > 0
+        search = GridSearchCV(self.make(), {}, cv=3, error_score="raise").fit(X, Y)  # takes a sparse Y too
+        np.testing.assert_allclose(search.best_score_, scores.mean())
+        np.testing.assert_array_equal(search.classes_, np.arange(Y.shape[1]))
 
     def test_the_thread_count_changes_nothing(self):
         if not any(name.rpartition("__")[2] == "threads" for name in self.make().get_params()):
@@ -306,9 +376,9 @@ class MatrixContract(LearnerContract):
             "explicit zeros": _with_explicit_zeros(X),
         }
         for name, form in forms.items():
-            assert_same(fitted.predict_topk(form, 5), expected), name
+            assert_same(fitted.predict_topk(form, 5), expected, name)
             if name in ("dense", "csc_matrix", "duplicates", "explicit zeros"):
-                assert_same(self.make().fit(form, Y).predict_topk(X, 5), expected)
+                assert_same(self.make().fit(form, Y).predict_topk(X, 5), expected, name)
 
     def test_read_only_input_is_enough(self, fitted, data):
         X, Y = (matrix.copy() for matrix in data)
@@ -319,8 +389,13 @@ class MatrixContract(LearnerContract):
 
     def test_wrong_number_of_features_is_an_error(self, fitted, data):
         for wrong in (data[0][:, :-1], sp.hstack([data[0], data[0]])):
-            with pytest.raises(InputError, match="features"):
-                fitted.predict_topk(wrong, 3)
+            for call in (
+                lambda wrong=wrong: fitted.predict_topk(wrong, 3),
+                lambda wrong=wrong: fitted.predict(wrong),
+                lambda wrong=wrong: fitted.score(wrong, data[1]),
+            ):
+                with pytest.raises(InputError, match="features"):
+                    call()
 
     @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
     def test_values_that_are_no_numbers_are_an_error(self, fitted, data, value):

@@ -6,7 +6,7 @@ from sklearn.exceptions import NotFittedError
 
 from longtail.corpus.text import Tfidf
 from longtail.errors import InputError, ParameterError
-from longtail.learners import Popularity, TextLearner
+from longtail.learners import Learner, Popularity, TextLearner
 from tests.learners.contract import LearnerContract, assert_same
 
 TEXTS = ["red fish blue fish", "red car", "blue car", "red fish", ""]
@@ -61,6 +61,21 @@ class TestTextLearner(LearnerContract):
             features.transform(TEXTS)
         with pytest.raises(NotFittedError):
             inner.predict_topk([[1]])
+
+    def test_features_and_learner_stay_together_when_interrupted_between(self, monkeypatch):
+        learner = self.make().fit(TEXTS, LABELS)
+        before, whole_fit = dict(vars(learner)), Learner.fit
+
+        def interrupted_after(self, X, Y):
+            whole_fit(self, X, Y)
+            if isinstance(self, TextLearner):
+                raise KeyboardInterrupt
+            return self
+
+        monkeypatch.setattr(Learner, "fit", interrupted_after)
+        with pytest.raises(KeyboardInterrupt):
+            learner.fit(["another text", "and words"], [[1], [0]])
+        assert vars(learner) == before
 
     @pytest.mark.parametrize(
         ("wrong", "message"),

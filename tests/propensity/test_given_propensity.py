@@ -36,6 +36,16 @@ def test_one_value_per_label():
         GivenPropensity(values=[[0.5]]).inverse([1], 10)
 
 
+def test_labels_beyond_the_values_get_the_smallest_if_never_seen():
+    model = GivenPropensity(values=[0.5, 0.25])
+    np.testing.assert_array_equal(model.propensities([3, 1, 0, 0], 10), [0.5, 0.25, 0.25, 0.25])
+    for values, counts in (([0.5, 0.25], [3, 1, 0, 1]), ([], [0])):
+        with pytest.raises(ParameterError, match="number of labels"):
+            GivenPropensity(values=values).inverse(counts, 10)
+    with pytest.raises(ParameterError, match=r"number of labels \(1\), got 2"):
+        model.inverse([0], 10)
+
+
 def test_clone_copies_the_values():
     model = GivenPropensity(values=np.array([0.5]))
     copy = clone(model)

@@ -13,6 +13,10 @@ FIXTURES = Path(__file__).parent / "fixtures"
 FROZEN = sorted(FIXTURES.glob("model-v*/*.expected.json"))
 
 
+def test_there_are_frozen_models():
+    assert {path.name.split(".")[0] for path in FROZEN if path.parent.name == "model-v1"} == {"features", "texts"}
+
+
 @pytest.mark.parametrize("expected_file", FROZEN, ids=lambda path: f"{path.parent.name}/{path.name.split('.')[0]}")
 def test_predicts_as_it_did(expected_file):
     model = Model.load(str(expected_file).removesuffix(".expected.json"), verify=True)

@@ -4,15 +4,18 @@ import os
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 import longtail
 from longtail.corpus.dataset import Dataset
+from longtail.corpus.text import Tfidf
 from longtail.errors import InputError, ModelError, ParameterError
-from longtail.learners import Popularity, TextLearner
-from longtail.propensity import JainPropensity
+from longtail.learners import OneVsRest, Popularity, TextLearner
+from longtail.propensity import GivenPropensity, JainPropensity
 from longtail.store import Model, files, register
 from longtail.store.manifest import FORMAT_VERSION
+from longtail.weighting import PW, PWcb
 
 Y = [[0, 1, 1, 0], [0, 1, 0, 0], [1, 1, 1, 0], [0, 0, 0, 0]]
 NAMES = ["rare", "most", "some", "never"]
@@ -52,6 +55,31 @@ class TestUse:
         model = Model(Popularity().fit([[1], [2]], [[0, 1], [1, 1]]))
         assert model.predict_names([[3]], k=5) == [[("1", 1.0), ("0", 0.5)]]
         assert repr(model.propensity) == "JainPropensity()"
+
+    @pytest.mark.parametrize(
+        ("weighting", "expected"),
+        [
+            (None, "JainPropensity()"),
+            ("pw", "JainPropensity()"),
+            ("class-balanced", "JainPropensity()"),
+            (PW(), "JainPropensity()"),
+            (PW(propensity="Amazon-670K"), "JainPropensity(a=0.6, b=2.6)"),
+            (PWcb(propensity=JainPropensity(a=0.7)), "JainPropensity(a=0.7)"),
+        ],
+    )
+    def test_propensity_is_the_one_the_learner_weights_by(self, weighting, expected):
+        learner = OneVsRest(weighting=weighting, threads=1)
+        assert repr(Model(clone(learner).fit([[1], [2]], [[0, 1], [1, 1]])).propensity) == expected
+        texts = TextLearner(features=Tfidf(min_rows=1), learner=learner).fit(["one", "two"], [[0, 1], [1, 1]])
+        assert repr(Model(texts).propensity) == expected
+
+    def test_propensity_that_is_a_parameter_of_the_learner(self):
+        class Scored(Popularity):
+            def __init__(self, *, propensity=None):
+                self.propensity = propensity
+
+        learner = Scored(propensity=JainPropensity(b=0.1)).fit([[1], [2]], [[0, 1], [1, 1]])
+        assert repr(Model(learner).propensity) == "JainPropensity(b=0.1)"
 
     def test_unfitted_learner(self):
         with pytest.raises(NotFittedError):
@@ -112,6 +140,11 @@ class TestEvaluate:
         assert model.evaluate(known)["R@5"] == 100
         assert model.evaluate(more)["R@5"] == 50
         assert model.evaluate(more)["PSP@1"] < model.evaluate(known)["PSP@1"]
+
+    def test_given_propensities_reach_labels_it_never_saw(self, model):
+        given = Model(model.learner, label_names=NAMES, propensity=GivenPropensity(values=[0.5, 1.0, 0.8, 0.25]))
+        more = Dataset(np.ones((1, 2)), [[1, 0, 1]], label_names=["most", "some", "brand new"])
+        assert given.evaluate(more, ks=[5])["PSP@5"] == pytest.approx(100 * 1 / (1 + 4))
 
     def test_other_labels_without_names_are_refused(self, model):
         with pytest.raises(InputError, match="3 labels and the model 4"):
@@ -203,6 +236,18 @@ class TestPlace:
         with pytest.raises(ModelError, match=r"notes\.txt"):
             model.save(saved)
         assert (saved / "notes.txt").exists()
+
+    @pytest.mark.parametrize("hidden", [".git", ".DS_Store"])
+    def test_hidden_files_are_not_lost(self, model, saved, tmp_path, hidden):
+        (tmp_path / "project").mkdir()
+        for place, message in ((tmp_path / "project", "is not a longtail model"), (saved, "no part of its model")):
+            if hidden == ".git":
+                (place / hidden).mkdir()
+            else:
+                (place / hidden).write_text("mine")
+            with pytest.raises(ModelError, match=rf"\{hidden}.*{message}"):
+                model.save(place)
+            assert (place / hidden).exists()
 
     def test_missing_parent(self, model, tmp_path):
         with pytest.raises(ModelError, match="not a directory"):

@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     from longtail import datasets
     from longtail.engine.progress import show_progress
-    from longtail.errors import LongtailError
+    from longtail.errors import Interrupted, LongtailError
 
     console = Console(width=None if sys.stdout.isatty() else 120, highlight=False)
     try:
@@ -55,7 +55,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _print_documents(models["pw-cb-dismec"], train, test, console)
         console.print(f"\nThe models are in {options.out}/. Try: longtail evaluate {options.out}/dismec {DATA}:test")
     except LongtailError as error:
-        return 130 if isinstance(error, KeyboardInterrupt) else 2
+        sys.stderr.write(f"error: {error}\n")
+        return 2
+    except KeyboardInterrupt as error:
+        sys.stderr.write(f"{error if isinstance(error, Interrupted) else 'Stopped.'}\n")
+        return 130
     return 0
 
 

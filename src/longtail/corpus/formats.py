@@ -167,6 +167,8 @@ def _not_there(path: str) -> str:
     if os.path.isdir(path):
         return f"is a directory: give a file in it; accepted: {ACCEPTED}."
     known = {name.lower(): name for name in names()}
+    if path.partition(":")[0].lower() in known:
+        return "there is no such file; a data set of that name is known, but a file is wanted here."
     close = difflib.get_close_matches(path.partition(":")[0].lower(), known, n=1, cutoff=0.6)
     hint = f"did you mean the data set {known[close[0]]}?" if close else f"known are {', '.join(names())}."
     return f"there is no such file, and no data set of that name: {hint}"

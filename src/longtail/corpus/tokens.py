@@ -19,7 +19,7 @@ import numpy.typing as npt
 from numba import types
 from numba.extending import intrinsic
 
-from longtail.engine.jit import kernel
+from longtail.engine.jit import kernel, kernel_with
 
 Bytes = npt.NDArray[np.uint8]
 Ids = npt.NDArray[np.int32]
@@ -266,7 +266,7 @@ def _fold_word(
     return at, size if length > 1 else 0
 
 
-@kernel(forceinline=True)
+@kernel_with(forceinline=True)
 def pack_word(letters: Packed, begin: Int, size: Int, out: Packed, top: Int) -> tuple[Int, np.uint64]:
     """Write a word to ``out[top:]``; gives the number of packed words and the hash."""
     used = 0

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from longtail.engine.jit import kernel
+from longtail.engine.jit import kernel, kernel_with
 
 OK, BAD_LABEL, LABEL_RANGE, BAD_FEATURE, FEATURE_RANGE, TOO_LARGE, EXTRA_ROW = range(7)
 POSITION, ROW, FEATURES, LABELS, PLACE, UNSORTED_FEATURES, UNSORTED_LABELS, UNSURE, STATE_SIZE = range(9)
@@ -19,12 +19,12 @@ _SMALL_E, _BIG_E, _ZERO = 101, 69, 48
 _MAX_DIGITS = 18
 
 
-@kernel(inline="always")
+@kernel_with(inline="always")
 def _is_separator(byte: Any) -> Any:
     return byte in (_SPACE, _NEWLINE, _TAB, _RETURN)
 
 
-@kernel(error_model="numpy")
+@kernel_with(error_model="numpy")
 def _scaled(mantissa: Any, exponent: Any) -> Any:
     """Give mantissa * 10**exponent, and whether its float32 is the one of the exact product.
 
@@ -38,7 +38,7 @@ def _scaled(mantissa: Any, exponent: Any) -> Any:
     return value, np.float32(value * (1 - 2.0**-50)) == np.float32(value * (1 + 2.0**-50))
 
 
-@kernel(error_model="numpy")
+@kernel_with(error_model="numpy")
 def _number(text: Any, i: Any) -> Any:
     """Read a decimal at `i`; give (value, position after it or -1, sure)."""
     negative = text[i] == _MINUS
@@ -94,7 +94,7 @@ def _number(text: Any, i: Any) -> Any:
     return (-value if negative else value), np.int64(i), sure
 
 
-@kernel(error_model="numpy")
+@kernel_with(error_model="numpy")
 def parse_rows(
     text: npt.NDArray[np.uint8],
     end: int,
@@ -249,7 +249,7 @@ def _put_integer(out: Any, at: Any, number: Any) -> Any:
     return at + size
 
 
-@kernel(error_model="numpy")
+@kernel_with(error_model="numpy")
 def _put_number(out: Any, at: Any, single: Any) -> Any:
     """Round to as few digits as `_number` needs to read back the same float32; give the position after them."""
     if np.signbit(single):

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from longtail.engine.jit import kernel
+from longtail.engine.jit import kernel, kernel_with
 from longtail.engine.lanes import LANES, LINE, hinge_lanes, lane_add, lane_commit, lane_dot, lane_scores
 
 Float32 = npt.NDArray[np.float32]
@@ -143,7 +143,7 @@ def shuffle(order: Int32, count: int, finely: bool, state: npt.NDArray[np.uint64
             order[here], order[there] = order[there], order[here]
 
 
-@kernel(fastmath={"contract"})
+@kernel_with(fastmath={"contract"})
 def logistic_step(
     scores: Float32, dual: Float32, sign: npt.NDArray[np.int8], q: Any, bound: Float32, tolerance: Any, change: Float32
 ) -> Any:

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
-from typing import Any, TypeVar, overload
+from typing import Any, TypeVar
 
 from numba import njit
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-@overload
-def kernel(function: Function) -> Function: ...
-@overload
-def kernel(**options: Any) -> Callable[[Function], Function]: ...
-def kernel(function: Any = None, **options: Any) -> Any:
-    """Compile a function over arrays with numba; use it as ``@kernel`` or ``@kernel(fastmath=True)``.
+def kernel(function: Function) -> Function:
+    """Compile a function over arrays with numba when it is first called.
 
     numba keeps compiled code until the file of the function changes, and does not see changes in functions that it
     calls from other files. Here a change in any file of longtail makes the code be compiled again. Where nothing can be
@@ -32,8 +28,15 @@ def kernel(function: Any = None, **options: Any) -> Any:
     ...         result += value
     ...     return result
     """
-    if function is None:
-        return lambda function: kernel(function, **options)
+    return _compiled(function)  # type: ignore[no-any-return]
+
+
+def kernel_with(**options: Any) -> Callable[[Function], Function]:
+    """Do what `kernel` does with more of numba's options, as in ``@kernel_with(fastmath=True)``."""
+    return partial(_compiled, **options)
+
+
+def _compiled(function: Any, **options: Any) -> Any:
     dispatcher = njit(nogil=True, **options)(function)
     try:
         dispatcher.enable_caching()

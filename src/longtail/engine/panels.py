@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from longtail.engine.jit import kernel
+from longtail.engine.jit import kernel, kernel_with
 from longtail.engine.lanes import LANES, lane_dot, lane_dot_then, widen
 from longtail.engine.topk_kernels import select_lanes
 
@@ -38,7 +38,7 @@ class PanelWeights(NamedTuple):
     lane_labels: Int32
 
 
-@kernel(fastmath={"reassoc", "contract", "nsz"})
+@kernel_with(fastmath={"reassoc", "contract", "nsz"})
 def count_kept(weights: Float32, lanes: int, prune_below: Any, kept: npt.NDArray[np.uint8]) -> int:
     """Count, for each feature, the weights of at least `prune_below` (and not 0) among the first `lanes` lanes."""
     total: Any = 0

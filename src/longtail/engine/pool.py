@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Generator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from typing import TypeVar
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from queue import SimpleQueue
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -75,20 +77,22 @@ def run_blocks(
     finished = 0  # steps
     with progress_bar(description, sum(steps), unit) as advance:
         pool = ThreadPoolExecutor(count, thread_name_prefix="longtail")
-        pending: dict[Future[Result], int] = {}
+        # A queue: concurrent.futures.wait can leave its locks held when Ctrl-C comes at the wrong moment.
+        finished_blocks: SimpleQueue[tuple[int, Future[Result]]] = SimpleQueue()
         done: dict[int, Result] = {}
-        submitted = next_out = 0
+        submitted = running = next_out = 0
         try:
             while next_out < len(blocks):
-                while submitted < len(blocks) and len(pending) + len(done) < 2 * count:
-                    pending[pool.submit(work, blocks[submitted], stop)] = submitted
+                while submitted < len(blocks) and running + len(done) < 2 * count:
+                    future = pool.submit(work, blocks[submitted], stop)
+                    future.add_done_callback(partial(_announce, finished_blocks, submitted))
                     submitted += 1
-                ready, _ = wait(pending, timeout=0.5, return_when=FIRST_COMPLETED)
-                for future in ready:
-                    index = pending.pop(future)
-                    done[index] = future.result()
-                    finished += steps[index]
-                    advance(steps[index])
+                    running += 1
+                index, future = finished_blocks.get()
+                running -= 1
+                done[index] = future.result()
+                finished += steps[index]
+                advance(steps[index])
                 while next_out in done:
                     result = done.pop(next_out)
                     next_out += 1
@@ -98,6 +102,10 @@ def run_blocks(
         finally:
             stop[0] = 1
             pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _announce(finished_blocks: SimpleQueue[Any], index: int, future: Future[Any]) -> None:
+    finished_blocks.put((index, future))
 
 
 def _interrupted(description: str, finished: int, total: int, unit: str) -> Interrupted:

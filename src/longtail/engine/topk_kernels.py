@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from longtail.engine.jit import kernel
+from longtail.engine.jit import kernel, kernel_with
 from longtail.engine.lanes import LANES
 
 
@@ -27,7 +27,7 @@ def insert(labels: npt.NDArray[np.int32], scores: npt.NDArray[np.float32], label
     scores[place] = score
 
 
-@kernel(fastmath={"reassoc", "contract", "nsz"})
+@kernel_with(fastmath={"reassoc", "contract", "nsz"})
 def _largest(scores: npt.NDArray[np.float32], start: int) -> Any:
     largest = scores[start]
     for lane in range(1, LANES):

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from math import isnan
+from numbers import Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -15,6 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 from longtail.corpus.sparse import as_indicator, as_rows
 from longtail.engine.topk import TopK
 from longtail.errors import InputError, ParameterError
+from longtail.metrics import evaluate
 
 
 class Learner(BaseEstimator):
@@ -47,6 +52,8 @@ class Learner(BaseEstimator):
     def fit(self, X: Any, Y: Any) -> Self:
         """Learn from rows `X` (n by features) and labels `Y` (n by labels, 0/1), dense or sparse.
 
+        When it fails or is interrupted, the learner stays as it was before.
+
         Returns
         -------
         self
@@ -57,9 +64,10 @@ class Learner(BaseEstimator):
             raise InputError(f"X has {rows.shape[0]} rows and Y has {labels.shape[0]}: they must be the same rows.")
         if rows.shape[0] == 0 or rows.shape[1] == 0:
             raise InputError(f"X has {rows.shape[0]} rows and {rows.shape[1]} features: nothing to learn from.")
-        self.n_features_in_ = int(rows.shape[1])
-        self._remember_labels(labels)
-        self._fit(rows, labels)
+        with self._whole_or_unchanged():
+            self.n_features_in_ = int(rows.shape[1])
+            self._remember_labels(labels)
+            self._fit(rows, labels)
         return self
 
     def predict_topk(self, X: Any, k: int = 5, *, only: Any = None, exclude: Any = None) -> TopK:
@@ -78,9 +86,7 @@ class Learner(BaseEstimator):
         TopK
         """
         check_is_fitted(self, "n_labels_")
-        if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
-            raise ParameterError("k", k, "must be a whole number of at least 1")
-        return self._topk(self._check_rows(X), int(k), self._allowed(only, exclude))
+        return self._topk(self._check_rows(X), _checked_k(k), self._allowed(only, exclude))
 
     def predict(self, X: Any, *, k: int = 100, min_score: float | None = None) -> sp.csr_array:
         """Decide on labels: a sparse 0/1 matrix with at most k labels a row, those that score above `min_score`.
@@ -89,8 +95,27 @@ class Learner(BaseEstimator):
         """
         check_is_fitted(self, "n_labels_")
         threshold = self._decision_threshold if min_score is None else min_score
-        top = self.predict_topk(X, min(k, max(self.n_labels_, 1)))
+        if isinstance(threshold, bool) or not isinstance(threshold, Real) or isnan(threshold):
+            raise ParameterError("min_score", min_score, "must be a number or None")
+        top = self.predict_topk(X, min(_checked_k(k), max(self.n_labels_, 1)))
         return top.at_least(np.nextafter(np.float32(threshold), np.float32(np.inf))).indicator(self.n_labels_)
+
+    @property
+    def classes_(self) -> npt.NDArray[np.int64]:
+        """Label ids, 0 to n_labels_ - 1; an AttributeError while the learner is not fitted."""
+        check_is_fitted(self, "n_labels_")
+        return np.arange(self.n_labels_, dtype=np.int64)
+
+    def score(self, X: Any, Y: Any) -> float:
+        """Precision at 1: the share of rows, from 0 to 1, whose best label is among those that `Y` gives them."""
+        check_is_fitted(self, "n_labels_")
+        truth = as_indicator(Y)
+        if truth.shape[1] != self.n_labels_:
+            raise InputError(
+                f"Y has {truth.shape[1]} labels, but {type(self).__name__} was fitted with {self.n_labels_}: "
+                "use the same columns."
+            )
+        return evaluate(self.predict_topk(X, 1), truth, ks=(1,))["P@1"] / 100
 
     def _check_parameters(self) -> None:
         """Refuse parameters that make no sense; called before any work starts."""
@@ -100,6 +125,16 @@ class Learner(BaseEstimator):
 
     @abstractmethod
     def _topk(self, X: sp.csr_array, k: int, allowed: npt.NDArray[np.bool_] | None) -> TopK: ...
+
+    @contextmanager
+    def _whole_or_unchanged(self) -> Iterator[None]:
+        """Take back every attribute that was set inside when an error or Ctrl-C ends the block."""
+        before = dict(vars(self))
+        try:
+            yield
+        except BaseException:
+            self.__dict__ = before
+            raise
 
     def _remember_labels(self, Y: sp.csr_array) -> None:
         self.n_rows_, self.n_labels_ = (int(size) for size in Y.shape)
@@ -121,12 +156,16 @@ class Learner(BaseEstimator):
         for name, ids, value in (("only", only, True), ("exclude", exclude, False)):
             if ids is None:
                 continue
-            ids = np.asarray(ids)
-            if ids.size == 0:
+            requirement = f"must be a flat sequence of label ids from 0 to {self.n_labels_ - 1}"
+            try:
+                labels = np.asarray(ids)
+            except ValueError:  # lists of different lengths
+                raise ParameterError(name, ids, requirement) from None
+            if labels.ndim == 1 and labels.size == 0:
                 continue
-            if ids.dtype.kind not in "iu" or ids.min() < 0 or ids.max() >= self.n_labels_:
-                raise ParameterError(name, ids.tolist(), f"must hold label ids from 0 to {self.n_labels_ - 1}")
-            allowed[ids] = value
+            if labels.ndim != 1 or labels.dtype.kind not in "iu" or labels.min() < 0 or labels.max() >= self.n_labels_:
+                raise ParameterError(name, labels.tolist(), requirement)
+            allowed[labels] = value
         return allowed
 
     def __sklearn_tags__(self) -> Any:
@@ -138,3 +177,9 @@ class Learner(BaseEstimator):
         tags.target_tags.single_output = False
         tags.input_tags.sparse = True
         return tags
+
+
+def _checked_k(k: Any) -> int:
+    if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
+        raise ParameterError("k", k, "must be a whole number of at least 1")
+    return int(k)

@@ -61,6 +61,8 @@ class TextLearner(Learner):
     def fit(self, X: Sequence[str], Y: Any) -> Self:
         """Learn from texts `X` and labels `Y` (texts by labels, 0/1), dense or sparse.
 
+        When it fails or is interrupted, the learner stays as it was before.
+
         Returns
         -------
         self
@@ -72,8 +74,10 @@ class TextLearner(Learner):
         if not texts:
             raise InputError("There are no texts: nothing to learn from.")
         features = Tfidf() if self.features is None else clone(self.features)
-        super().fit(features.fit_transform(texts), labels)
-        self.features_ = features
+        rows = features.fit_transform(texts)
+        with self._whole_or_unchanged():
+            super().fit(rows, labels)
+            self.features_ = features
         return self
 
     def predict_topk(self, X: Sequence[str], k: int = 5, *, only: Any = None, exclude: Any = None) -> TopK:

@@ -77,13 +77,15 @@ def check_target(path: Path) -> None:
         return
     if not path.is_dir():
         raise ModelError(f"{path} is a file: give the model the name of a directory.")
-    present = {entry.name for entry in path.iterdir() if not entry.name.startswith(".")}
+    present = {entry.name for entry in path.iterdir()}
     if not present:
         return
     try:
         belonging = {MANIFEST, *_read_manifest(path)["files"]}
     except (ModelError, KeyError, TypeError):
-        raise ModelError(f"{path} exists and is not a longtail model: choose another place or remove it.") from None
+        raise ModelError(
+            f"{path} holds {min(present)} and is not a longtail model: choose another place or remove it."
+        ) from None
     if present - belonging:
         raise ModelError(
             f"{path} also holds {min(present - belonging)}, which is no part of its model: move it away first."

@@ -22,8 +22,9 @@ from longtail.engine.topk import TopK
 from longtail.errors import InputError, ModelError, ParameterError
 from longtail.learners import Learner
 from longtail.metrics import Evaluator, Scores
-from longtail.propensity import JainPropensity, Propensity
+from longtail.propensity import JainPropensity, Propensity, get_propensity
 from longtail.store.manifest import read_model, write_model
+from longtail.weighting import PropensityWeighting, Weighting, get_weighting
 
 _CHUNK_ROWS = 8192
 
@@ -66,8 +67,7 @@ class Model:
     def __post_init__(self) -> None:
         check_is_fitted(self.learner, "n_labels_")
         if self.propensity is None:
-            used = (value for value in self.learner.get_params().values() if isinstance(value, Propensity))
-            self.propensity = next(used, JainPropensity())
+            self.propensity = _propensity_of(self.learner)
         if self.label_names is not None and len(self.label_names) != self.n_labels:
             raise ParameterError(
                 "label_names", len(self.label_names), f"must hold one name for each of {self.n_labels} labels"
@@ -183,8 +183,8 @@ class Model:
     def evaluate(self, dataset: Dataset, *, ks: Sequence[int] = (1, 3, 5)) -> Scores:
         """Score the ranking of a test set; labels that the model has never seen count as missed.
 
-        Propensities come from the training rows of this model. Labels are matched by name where both sides have
-        names, else by id.
+        Propensities come from the training rows of this model; where they were given, labels that it has never seen
+        get the smallest. Labels are matched by name where both sides have names, else by id.
         """
         Y, n_new = self._aligned_labels(dataset)
         counts = np.concatenate([self.label_counts, np.zeros(n_new, np.int64)])
@@ -230,6 +230,17 @@ class Model:
         )
         Y.sort_indices()
         return Y, len(ids) - self.n_labels
+
+
+def _propensity_of(learner: Learner) -> Propensity:
+    """Propensity model that the learner weights by, the default one if it weights by none."""
+    params = learner.get_params()
+    for name, value in params.items():
+        if isinstance(value, Weighting) or (isinstance(value, str) and name.rpartition("__")[2] == "weighting"):
+            weighting = get_weighting(value)
+            if isinstance(weighting, PropensityWeighting):
+                return get_propensity(weighting.propensity)
+    return next((value for value in params.values() if isinstance(value, Propensity)), JainPropensity())
 
 
 def load(path: str | PathLike[str], *, verify: bool = False) -> Model:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -55,17 +56,24 @@ def parse_places(text: str) -> tuple[int, ...]:
 
 def parse_propensity(text: str) -> JainPropensity:
     """Read the constants A,B of the propensity model, or the name of a data set that has published ones."""
-    from longtail.propensity import JainPropensity, preset
+    from longtail.propensity import PRESETS, JainPropensity, preset
 
     try:
-        a, b = (float(part) for part in text.split(","))
-    except ValueError:
         if "," not in text:
             return preset(text)
-        raise ParameterError("--propensity", text, "must be two numbers A,B such as 0.55,1.5") from None
-    propensity = JainPropensity(a=a, b=b)
-    propensity.inverse([0, 1], 3)
-    return propensity
+        a, b = (float(part) for part in text.split(","))
+        propensity = JainPropensity(a=a, b=b)
+        propensity.inverse([0, 1], 3)
+        return propensity
+    except ValueError:
+        close = get_close_matches(text, PRESETS, n=1)
+        hint = f" (did you mean {close[0]}?)" if close else ""
+        raise ParameterError(
+            "--propensity",
+            text,
+            "must be A,B, two numbers with A at least 0 and B above 0, such as 0.55,1.5, "
+            f"or the name of a data set with published constants{hint}",
+        ) from None
 
 
 def check_out_file(path: Path) -> None:

@@ -115,11 +115,12 @@ def _plan(
     for part in (learner, features):
         known = part.get_params(deep=False)
         part.set_params(**{name: value for name, value in (("threads", threads), ("seed", seed)) if name in known})
+    settings: dict[bool, dict[str, Any]] = {True: {}, False: {}}  # of the features, of the learner
     for name, value in parameters.items():
-        if name.startswith(_FEATURES):
-            configure(features, {name.removeprefix(_FEATURES): value})
-        else:
-            configure(learner, {name.removeprefix("learner__"): value}, propensity)
+        of_features = name.startswith(_FEATURES)
+        settings[of_features][name.removeprefix(_FEATURES if of_features else "learner__")] = value
+    configure(features, settings[True])
+    configure(learner, settings[False], propensity)
     plan = TextLearner(features=features, learner=learner)
     plan._check_parameters()
     return plan
