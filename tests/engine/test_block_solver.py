@@ -14,7 +14,8 @@ def test_logistic_step_is_the_minimum_of_the_dual_coordinate(seed, upper):
     dual = (upper * rng.uniform(0, 1, LANES) * rng.choice([0, 1], LANES)).astype(np.float32)
     bound = np.full((2, LANES), upper, np.float32)
     change = np.empty(LANES, np.float32)
-    lines, most = logistic_step(scores, dual, sign, np.float32(2.3), bound, np.float32(0), change)
+    duals, signs = np.stack([dual + 9, dual]), np.stack([-sign, sign])
+    lines, most = logistic_step(scores, duals, signs, 1, np.float32(2.3), bound, np.float32(0), change)
 
     low, high = np.full(LANES, -500.0), np.full(LANES, 500.0)
     for _ in range(100):  # bisection on what the step solves by Newton's method

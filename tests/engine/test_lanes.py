@@ -3,6 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numba import njit
+from numba.core.errors import TypingError
 
 from longtail.engine.lanes import (
     LANES,
@@ -12,6 +13,7 @@ from longtail.engine.lanes import (
     lane_add,
     lane_commit,
     lane_dot,
+    lane_dot_then,
     lane_scores,
     to_bfloat16,
     widen,
@@ -29,18 +31,23 @@ def run_add(indices, values, start, end, weights, change, lines):
 
 
 @njit
-def run_scores(total, scale, bias, bias_weights):
-    return lane_scores(total, scale, bias, bias_weights)
+def run_scores(indices, values, start, end, weights, scale, bias, bias_weights, scores):
+    return lane_scores(indices, values, start, end, weights, scale, bias, bias_weights, scores)
 
 
 @njit
-def run_hinge(scores, dual, sign, square, diagonal, bound, tolerance, change):
-    return hinge_lanes(scores, dual, sign, square, diagonal, bound, tolerance, change)
+def run_dot_then(indices, values, start, end, weights, total):
+    lane_dot_then(indices, values, start, end, weights, total)
 
 
 @njit
-def run_commit(dual, sign, bias_weights, bias, change, scale):
-    lane_commit(dual, sign, bias_weights, bias, change, scale)
+def run_hinge(scores, dual, sign, slot, square, diagonal, bound, tolerance, change):
+    return hinge_lanes(scores, dual, sign, slot, square, diagonal, bound, tolerance, change)
+
+
+@njit
+def run_commit(dual, sign, slot, bias_weights, bias, change, scale):
+    lane_commit(dual, sign, slot, bias_weights, bias, change, scale)
 
 
 @njit
@@ -99,12 +106,34 @@ def test_add_changes_only_the_named_rows_and_lines(rng, lines):
     np.testing.assert_allclose(weights, expected, rtol=1e-5, atol=1e-6)
 
 
+def test_dot_that_fetches_ahead_is_the_same(rng):
+    indices, values = sparse_row(rng)
+    panels = to_bfloat16(rng.normal(size=(3, 50, LANES)).astype(np.float32))
+    for panel in panels:
+        plain, ahead = np.zeros((2, LANES), np.float32)
+        run_dot(indices, values, 0, 9, panel, plain)
+        run_dot_then(indices, values, 0, 9, panel, ahead)
+        np.testing.assert_array_equal(plain, ahead)
+
+
+def test_arrays_of_another_kind_are_not_compiled_for(rng):
+    indices, values = sparse_row(rng)
+    with pytest.raises(TypingError, match="weights must be a C-contiguous array"):
+        run_dot(indices, values, 0, 9, rng.normal(size=(50, LANES)), np.zeros(LANES, np.float32))
+    with pytest.raises(TypingError, match="values must be a C-contiguous array"):
+        run_dot(
+            indices, np.repeat(values, 2)[::2], 0, 9, np.zeros((50, LANES), np.float32), np.zeros(LANES, np.float32)
+        )
+
+
 def test_scores_and_their_largest(rng):
-    total, bias_weights = rng.normal(size=(2, LANES)).astype(np.float32)
-    expected = total * 0.5 + 2 * bias_weights
-    largest = run_scores(total, np.float32(0.5), np.float32(2), bias_weights)
-    np.testing.assert_allclose(total, expected, rtol=1e-5, atol=1e-6)
-    assert largest == total.max()
+    indices, values = sparse_row(rng)
+    weights = rng.normal(size=(50, LANES)).astype(np.float32)
+    bias_weights, scores = rng.normal(size=(2, LANES)).astype(np.float32)
+    expected = 0.5 * (values[2:] @ weights[indices[2:]]) + 2 * bias_weights
+    largest = run_scores(indices, values, 2, 9, weights, np.float32(0.5), np.float32(2), bias_weights, scores)
+    np.testing.assert_allclose(scores, expected, rtol=1e-5, atol=1e-6)
+    assert largest == scores.max()
 
 
 @given(st.integers(0, 2**32 - 1), st.booleans(), st.sampled_from([0.0, 0.5, 1.5]))
@@ -120,7 +149,9 @@ def test_hinge_step_is_the_minimum_of_the_dual_coordinate(seed, bounded, toleran
     upper = np.minimum(bound[chosen, lanes], 4)
     dual = (rng.uniform(0, 1, LANES) * upper * rng.choice([0, 0.5, 1], LANES)).astype(np.float32)
     change = np.empty(LANES, np.float32)
-    lines, most = run_hinge(scores, dual, sign, np.float32(1.7), diagonal, bound, np.float32(tolerance), change)
+    duals, signs = np.stack([dual + 9, dual]), np.stack([-sign, sign])
+    square, least = np.float32(1.7), np.float32(tolerance)
+    lines, most = run_hinge(scores, duals, signs, 1, square, diagonal, bound, least, change)
 
     diag = diagonal[chosen, lanes].astype(float)
     gradient = sign * scores.astype(float) - 1 + diag * dual
@@ -134,10 +165,12 @@ def test_hinge_step_is_the_minimum_of_the_dual_coordinate(seed, bounded, toleran
 
 
 def test_commit_takes_the_step(rng):
-    dual, bias_weights, change = rng.normal(size=(3, LANES)).astype(np.float32)
-    sign = rng.choice([-1, 1], LANES).astype(np.int8)
-    expected = dual + sign * change, bias_weights + 2 * change, change * np.float32(0.25)
-    run_commit(dual, sign, bias_weights, np.float32(2), change, np.float32(0.25))
+    dual = rng.normal(size=(3, LANES)).astype(np.float32)
+    bias_weights, change = rng.normal(size=(2, LANES)).astype(np.float32)
+    sign = rng.choice([-1, 1], (3, LANES)).astype(np.int8)
+    expected = dual.copy(), bias_weights + 2 * change, change * np.float32(0.25)
+    expected[0][1] += sign[1] * change
+    run_commit(dual, sign, 1, bias_weights, np.float32(2), change, np.float32(0.25))
     for result, wanted in zip((dual, bias_weights, change), expected, strict=True):
         np.testing.assert_allclose(result, wanted, rtol=1e-5, atol=1e-6)
 

@@ -27,7 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from longtail.engine.jit import kernel, kernel_with
-from longtail.engine.lanes import LANES, LINE, hinge_lanes, lane_add, lane_commit, lane_dot, lane_scores
+from longtail.engine.lanes import LANES, LINE, hinge_lanes, lane_add, lane_commit, lane_scores
 
 Float32 = npt.NDArray[np.float32]
 Int32 = npt.NDArray[np.int32]
@@ -104,7 +104,7 @@ class Memory(NamedTuple):
             sign=np.empty((n_rows, LANES), np.int8),
             rest=np.empty(n_rows, np.uint8),
             patience=np.empty(n_rows, np.uint8),
-            order=np.empty(n_rows, np.int32),
+            order=np.empty(n_rows + WARM_NEGATIVES, np.int32),
             scores=np.zeros(LANES, np.float32),
             change=np.zeros(LANES, np.float32),
         )
@@ -145,7 +145,14 @@ def shuffle(order: Int32, count: int, finely: bool, state: npt.NDArray[np.uint64
 
 @kernel_with(fastmath={"contract"})
 def logistic_step(
-    scores: Float32, dual: Float32, sign: npt.NDArray[np.int8], q: Any, bound: Float32, tolerance: Any, change: Float32
+    scores: Float32,
+    dual: Float32,
+    sign: npt.NDArray[np.int8],
+    slot: Any,
+    q: Any,
+    bound: Float32,
+    tolerance: Any,
+    change: Float32,
 ) -> Any:
     """Do what `hinge_lanes` does for the logistic loss.
 
@@ -156,9 +163,9 @@ def logistic_step(
     lines = 0
     most = np.float32(0)
     for lane in range(LANES):
-        y = np.float32(sign[lane])
-        upper = bound[1, lane] if sign[lane] > 0 else bound[0, lane]
-        old = dual[lane]
+        y = np.float32(sign[slot, lane])
+        upper = bound[1, lane] if y > 0 else bound[0, lane]
+        old = dual[slot, lane]
         margin = y * scores[lane]
         high = q * old - margin
         low = high - q * upper
@@ -186,72 +193,82 @@ def logistic_step(
 
 
 @kernel
-def _open_slot(row: int, slot: int, memory: Memory) -> int:
-    """Give a row dual variables, all zero and all of negative labels."""
-    memory.slot_of_row[row] = slot
-    memory.rest[slot] = 0
-    memory.patience[slot] = 0
-    for lane in range(LANES):
-        memory.dual[slot, lane] = 0
-        memory.sign[slot, lane] = -1
-    return slot
+def _open_positives(problem: Problem, memory: Memory) -> None:
+    """Give the positive rows their slots, the first ones."""
+    for slot in range(len(problem.positive_rows)):
+        memory.slot_of_row[problem.positive_rows[slot]] = slot
+        memory.rest[slot] = 0
+        memory.patience[slot] = 0
+        for lane in range(LANES):
+            memory.dual[slot, lane] = 0
+            memory.sign[slot, lane] = -1
+        for at in range(problem.positive_offsets[slot], problem.positive_offsets[slot + 1]):
+            memory.sign[slot, problem.positive_lanes[at]] = 1
 
 
 @kernel
-def _visit(row: int, slots: int, rows: Rows, problem: Problem, memory: Memory) -> Any:
-    """Score a row and take its dual step, if it has one to take.
+def _visit_rows(
+    count: int, slots: int, rows: Rows, problem: Problem, memory: Memory, stop: npt.NDArray[np.uint8]
+) -> Any:
+    """Visit the first `count` rows of ``memory.order``: score each and take its dual step, if it has one to take.
+
+    Rows that stay of interest are moved to the front of the order.
 
     Returns
     -------
-    (slot, stepped, most)
-        The row's slot (`slots` if it is a new one, -1 if it needs none), whether anything moved, its largest dual
-        variable.
+    (slots, kept, moved, rested)
+        How many slots are open, how many rows were kept in the order, took a step, and were left to rest.
     """
-    scores, change = memory.scores, memory.change
-    start, end = rows.indptr[row], rows.indptr[row + 1]
-    scores[:] = 0
-    lane_dot(rows.indices, rows.values, start, end, memory.weights, scores)
-    largest = lane_scores(scores, rows.scales[row], rows.bias, memory.bias_weights)
-    slot = np.int64(memory.slot_of_row[row])
-    if slot < 0:
-        if largest <= problem.screen:
-            return slot, False, np.float32(0)
-        slot = np.int64(_open_slot(row, slots, memory))
-    dual, sign = memory.dual[slot], memory.sign[slot]
-    square = rows.squares[row]
-    if problem.loss == LOGISTIC:
-        lines, most = logistic_step(scores, dual, sign, square, problem.bound, problem.tolerance, change)
-    else:
-        lines, most = hinge_lanes(
-            scores, dual, sign, square, problem.diagonal, problem.bound, problem.tolerance, change
-        )
-    if lines == 0:
-        return slot, False, most
-    lane_commit(dual, sign, memory.bias_weights, rows.bias, change, rows.scales[row])
-    lane_add(rows.indices, rows.values, start, end, memory.weights, change, lines)
-    return slot, True, most
-
-
-@kernel
-def _warm_up(
-    rows: Rows, problem: Problem, memory: Memory, state: npt.NDArray[np.uint64], stop: npt.NDArray[np.uint8]
-) -> int:
-    """Visit the positive rows and a few random ones in turn; returns the number of slots."""
-    n, n_positive = len(rows.indptr) - 1, len(problem.positive_rows)
-    for p in range(n_positive):
-        _open_slot(problem.positive_rows[p], p, memory)
-        for at in range(problem.positive_offsets[p], problem.positive_offsets[p + 1]):
-            memory.sign[p, problem.positive_lanes[at]] = 1
-    slots = n_positive
-    for _ in range(WARM_PASSES):
-        for at in range(n_positive + WARM_NEGATIVES):
-            if at % 1024 == 0 and stop[0]:
-                return slots
-            row = problem.positive_rows[at] if at < n_positive else random_below(n, state)
-            if rows.squares[row] > 0:
-                slot, _, _ = _visit(row, slots, rows, problem, memory)
-                slots += slot == slots
-    return slots
+    indptr, indices, values, scales, squares, bias = rows
+    weights, bias_weights, slot_of_row, dual, sign, rest, patience, order, scores, change = memory
+    n_positive = len(problem.positive_rows)
+    loss, diagonal, bound = problem.loss, problem.diagonal, problem.bound
+    screen, tolerance = problem.screen, problem.tolerance
+    kept = 0
+    moved = 0
+    rested = 0
+    for at in range(count):
+        if at % 1024 == 0 and stop[0]:
+            break
+        row = order[at]
+        slot = np.int64(slot_of_row[row])
+        if squares[row] <= 0:
+            continue
+        if slot >= 0 and rest[slot] > 0:
+            rest[slot] -= 1
+            rested += 1
+            order[kept] = row
+            kept += 1
+            continue
+        start, end, scale = indptr[row], indptr[row + 1], np.float32(scales[row])
+        largest = lane_scores(indices, values, start, end, weights, scale, bias, bias_weights, scores)
+        if slot < 0:
+            if largest <= screen:
+                continue
+            slot = np.int64(slots)
+            slots += 1
+            slot_of_row[row] = slot
+            rest[slot] = 0
+            patience[slot] = 0
+            for lane in range(LANES):
+                dual[slot, lane] = 0
+                sign[slot, lane] = -1
+        if loss == LOGISTIC:
+            lines, most = logistic_step(scores, dual, sign, slot, squares[row], bound, tolerance, change)
+        else:
+            lines, most = hinge_lanes(scores, dual, sign, slot, squares[row], diagonal, bound, tolerance, change)
+        if lines != 0:
+            lane_commit(dual, sign, slot, bias_weights, bias, change, scale)
+            lane_add(indices, values, start, end, weights, change, lines)
+            moved += 1
+            patience[slot] = 0
+        else:
+            patience[slot] = min(2 * patience[slot] + 1, LONGEST_REST)
+            rest[slot] = patience[slot]
+        if most > 0 or slot < n_positive:
+            order[kept] = row
+            kept += 1
+    return slots, kept, moved, rested
 
 
 @kernel
@@ -280,8 +297,15 @@ def solve_block(
     (number of passes, True if converged)
     """
     n, n_positive = len(rows.indptr) - 1, len(problem.positive_rows)
-    order, rest, patience = memory.order, memory.rest, memory.patience
-    slots = _warm_up(rows, problem, memory, state, stop)
+    order, rest = memory.order, memory.rest
+    _open_positives(problem, memory)
+    slots = n_positive
+    for _ in range(WARM_PASSES):
+        for at in range(n_positive + WARM_NEGATIVES):
+            order[at] = problem.positive_rows[at] if at < n_positive else random_below(n, state)
+        slots, _, _, _ = _visit_rows(n_positive + WARM_NEGATIVES, slots, rows, problem, memory, stop)
+        rest[:slots] = 0
+    memory.patience[:slots] = 0
     for row in range(n):
         order[row] = row
     active = n
@@ -289,35 +313,7 @@ def solve_block(
     converged = False
     while passes < problem.max_passes and not converged and not stop[0]:
         shuffle(order, active, passes > 0, state)
-        kept = 0
-        moved = 0
-        rested = 0
-        for at in range(active):
-            if at % 1024 == 0 and stop[0]:
-                break
-            row = order[at]
-            known = memory.slot_of_row[row]
-            if rows.squares[row] <= 0:
-                continue
-            if known >= 0 and rest[known] > 0:
-                rest[known] -= 1
-                rested += 1
-                order[kept] = row
-                kept += 1
-                continue
-            slot, stepped, most = _visit(row, slots, rows, problem, memory)
-            if slot < 0:
-                continue
-            slots += slot == slots
-            if stepped:
-                moved += 1
-                patience[slot] = 0
-            else:
-                patience[slot] = min(2 * patience[slot] + 1, LONGEST_REST)
-                rest[slot] = patience[slot]
-            if most > 0 or slot < n_positive:
-                order[kept] = row
-                kept += 1
+        slots, kept, moved, rested = _visit_rows(active, slots, rows, problem, memory, stop)
         passes += 1
         if moved == 0 and rested == 0:
             converged = active == n

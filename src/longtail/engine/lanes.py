@@ -4,7 +4,8 @@ A block of labels keeps its weights feature-major, one row of 64 lanes per featu
 sparse row once and adds up rows of weights, `lane_add` adds a multiple of 64 numbers to each of them, `hinge_lanes`
 takes a dual step for all lanes. They emit LLVM vector instructions, because what numba derives from loops over
 ``W[i, j]`` is much slower: a pass over eurlex57k (10.3 million non-zeros) takes 93 ms instead of 44 ms, and a dual
-step, whose loop is not vectorised at all, 440 ns instead of some 50 ns.
+step, whose loop is not vectorised at all, 440 ns instead of some 50 ns. They take whole arrays and an index rather than
+rows of arrays, because numba counts references to each row that is taken.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.core.errors import TypingError
 from numba.extending import intrinsic as _intrinsic
 
@@ -169,17 +170,21 @@ def _emit_dot(weights: Any, prefetch: bool) -> Any:
     return emit
 
 
-def _adder(lines: int) -> Any:
-    """Make what `lane_add` does to so many neighbouring cache lines, the first of them given at run time."""
-    kind = ir.VectorType(_F32, lines * LINE)
+@intrinsic
+def lane_add(
+    typingctx: Any, indices: Any, values: Any, start: Any, end: Any, weights: Any, change: Any, lines: Any
+) -> tuple[Any, Any]:
+    """Add ``values[k] * change`` to ``weights[indices[k]]`` for k from `start` to `end`; all float32.
 
-    @intrinsic
-    def add(
-        typingctx: Any, indices: Any, values: Any, start: Any, end: Any, weights: Any, change: Any, first: Any
-    ) -> tuple[Any, Any]:
-        def emit(context: Any, b: _Builder, signature: Any, args: Any) -> Any:
-            indices, values, start, end, weights, change, first = _pointers(context, b, signature, args)
-            offset = b.mul(first, ir.Constant(_I64, 4 * LINE))
+    Bit i of `lines` says whether lanes 16 i to 16 i + 15 of `change`, one cache line, hold anything but zeros.
+    """
+
+    def emit(context: Any, b: _Builder, signature: Any, args: Any) -> Any:
+        indices, values, start, end, weights, change, lines = _pointers(context, b, signature, args)
+
+        def add(first: int, count: int) -> None:
+            kind = ir.VectorType(_F32, count * LINE)
+            offset = ir.Constant(_I64, 4 * LINE * first)
             step = b.load(b.inttoptr(b.add(change, offset), kind.as_pointer()), align=4)
             shifted = b.add(weights, offset)
 
@@ -190,43 +195,24 @@ def _adder(lines: int) -> Any:
                 b.store(_fused_add(b, b.load(place, align=4), factor, step), place, align=4)
 
             _for_each(b, start, end, None, body)
-            return context.get_dummy_value()
 
-        _require(
-            indices=(indices, (types.int32,)),
-            values=(values, _SINGLE),
-            weights=(weights, _SINGLE),
-            change=(change, _SINGLE),
-        )
-        return types.void(indices, values, types.int64, types.int64, weights, change, types.int64), emit
+        with b.if_else(b.icmp_signed("==", lines, ir.Constant(_I64, ALL_LINES))) as (all_of_them, some):
+            with all_of_them:
+                add(0, LANES // LINE)
+            with some:
+                for line in range(LANES // LINE):
+                    bit = b.and_(lines, ir.Constant(_I64, 1 << line))
+                    with b.if_then(b.icmp_signed("!=", bit, ir.Constant(_I64, 0))):
+                        add(line, 1)
+        return context.get_dummy_value()
 
-    return add
-
-
-_add_line = _adder(1)
-_add_all_lines = _adder(LANES // LINE)
-
-
-@njit(nogil=True, inline="always")
-def lane_add(
-    indices: npt.NDArray[np.int32],
-    values: npt.NDArray[np.float32],
-    start: int,
-    end: int,
-    weights: npt.NDArray[np.float32],
-    change: npt.NDArray[np.float32],
-    lines: int,
-) -> None:
-    """Add ``values[k] * change`` to ``weights[indices[k]]`` for k from `start` to `end`; all float32.
-
-    Bit i of `lines` says whether lanes 16 i to 16 i + 15 of `change`, one cache line, hold anything but zeros.
-    """
-    if lines == ALL_LINES:
-        _add_all_lines(indices, values, start, end, weights, change, 0)
-    else:
-        for line in range(LANES // LINE):
-            if (lines >> line) & 1:
-                _add_line(indices, values, start, end, weights, change, line)
+    _require(
+        indices=(indices, (types.int32,)),
+        values=(values, _SINGLE),
+        weights=(weights, _SINGLE),
+        change=(change, _SINGLE),
+    )
+    return types.void(indices, values, types.int64, types.int64, weights, change, types.int64), emit
 
 
 def _load(b: _Builder, base: _Value, offset: int, kind: Any) -> _Value:
@@ -235,6 +221,10 @@ def _load(b: _Builder, base: _Value, offset: int, kind: Any) -> _Value:
 
 def _store(b: _Builder, base: _Value, offset: int, value: _Value) -> None:
     b.store(value, b.inttoptr(b.add(base, ir.Constant(_I64, offset)), value.type.as_pointer()), align=1)
+
+
+def _row(b: _Builder, base: _Value, row: _Value, width: int) -> _Value:
+    return b.add(base, b.mul(row, ir.Constant(_I64, width * LANES)))
 
 
 def _larger(b: _Builder, left: _Value, right: _Value) -> _Value:
@@ -255,19 +245,35 @@ def _largest_lane(b: _Builder, vector: _Value) -> _Value:
 
 
 @intrinsic
-def lane_scores(typingctx: Any, total: Any, scale: Any, bias: Any, bias_weights: Any) -> tuple[Any, Any]:
-    """Turn raw sums into scores in place, ``total * scale + bias * bias_weights``, and return the largest."""
+def lane_scores(
+    typingctx: Any,
+    indices: Any,
+    values: Any,
+    start: Any,
+    end: Any,
+    weights: Any,
+    scale: Any,
+    bias: Any,
+    bias_weights: Any,
+    scores: Any,
+) -> tuple[Any, Any]:
+    """Set `scores` to ``scale * sum(values[k] * weights[indices[k]]) + bias * bias_weights`` and return the largest."""
+    dot = _emit_dot(weights, prefetch=False)
 
     def emit(context: Any, b: _Builder, signature: Any, args: Any) -> Any:
-        total, scale, bias, bias_weights = _pointers(context, b, signature, args)
-        raw = _load(b, total, 0, _VECTOR)
-        scaled = b.fmul(raw, _broadcast(b, scale), flags=_FAST)
-        scores = _fused_add(b, scaled, _broadcast(b, bias), _load(b, bias_weights, 0, _VECTOR))
-        _store(b, total, 0, scores)
-        return _largest_lane(b, scores)
+        *_, scale, bias, bias_weights, scores = _pointers(context, b, signature, args)
+        _store(b, scores, 0, ir.Constant(_VECTOR, [0.0] * LANES))
+        inner = _signature(*(signature.args[at] for at in (0, 1, 4, 8)))
+        dot(context, b, inner, [*args[:5], args[8]])
+        scaled = b.fmul(_load(b, scores, 0, _VECTOR), _broadcast(b, scale), flags=_FAST)
+        result = _fused_add(b, scaled, _broadcast(b, bias), _load(b, bias_weights, 0, _VECTOR))
+        _store(b, scores, 0, result)
+        return _largest_lane(b, result)
 
-    _require(total=(total, _SINGLE), bias_weights=(bias_weights, _SINGLE))
-    return types.float32(total, types.float32, types.float32, bias_weights), emit
+    _require(bias_weights=(bias_weights, _SINGLE))
+    _signature(indices, values, weights, scores)
+    single, whole = types.float32, types.int64
+    return single(indices, values, whole, whole, weights, single, single, bias_weights, scores), emit
 
 
 @intrinsic
@@ -276,6 +282,7 @@ def hinge_lanes(
     scores: Any,
     dual: Any,
     sign: Any,
+    slot: Any,
     square: Any,
     diagonal: Any,
     bound: Any,
@@ -286,9 +293,11 @@ def hinge_lanes(
 
     Parameters
     ----------
-    scores, dual : contiguous ndarrays of float32, shape (64,)
-    sign : contiguous ndarray of int8, shape (64,)
-        1 for the labels that the row has, -1 for the others.
+    scores : contiguous ndarray of float32, shape (64,)
+    dual, sign : C-contiguous ndarrays of float32 and int8, shape (slots, 64)
+        Dual variables; 1 for the labels that a row has, -1 for the others.
+    slot : int
+        Which of them are the row's.
     square : float32
         Squared length of the row.
     diagonal, bound : ndarrays of float32, shape (2, 64)
@@ -306,7 +315,8 @@ def hinge_lanes(
     """
 
     def emit(context: Any, b: _Builder, signature: Any, args: Any) -> Any:
-        scores, dual, sign, square, diagonal, bound, tolerance, change = _pointers(context, b, signature, args)
+        scores, dual, sign, slot, square, diagonal, bound, tolerance, change = _pointers(context, b, signature, args)
+        dual, sign = _row(b, dual, slot, 4), _row(b, sign, slot, 1)
         wide, bytes_ = ir.VectorType(_F32, LINE), ir.VectorType(ir.IntType(8), LINE)
         q, least = _broadcast(b, square, wide), _broadcast(b, tolerance, wide)
 
@@ -341,17 +351,22 @@ def hinge_lanes(
     arrays = {"scores": scores, "dual": dual, "diagonal": diagonal, "bound": bound, "change": change}
     _require(sign=(sign, (types.int8,)), **{name: (given, _SINGLE) for name, given in arrays.items()})
     result: Any = types.Tuple([types.int64, types.float32])  # type: ignore[no-untyped-call]
-    return result(scores, dual, sign, types.float32, diagonal, bound, types.float32, change), emit
+    single = types.float32
+    return result(scores, dual, sign, types.int64, single, diagonal, bound, single, change), emit
 
 
 @intrinsic
 def lane_commit(
-    typingctx: Any, dual: Any, sign: Any, bias_weights: Any, bias: Any, change: Any, scale: Any
+    typingctx: Any, dual: Any, sign: Any, slot: Any, bias_weights: Any, bias: Any, change: Any, scale: Any
 ) -> tuple[Any, Any]:
-    """Take the step in `change`: ``dual += sign * change``, ``bias_weights += bias * change``, ``change *= scale``."""
+    """Take the step in `change`: ``dual[slot] += sign[slot] * change``, ``bias_weights += bias * change``.
+
+    `change` is multiplied by `scale` afterwards, for `lane_add`.
+    """
 
     def emit(context: Any, b: _Builder, signature: Any, args: Any) -> Any:
-        dual, sign, bias_weights, bias, change, scale = _pointers(context, b, signature, args)
+        dual, sign, slot, bias_weights, bias, change, scale = _pointers(context, b, signature, args)
+        dual, sign = _row(b, dual, slot, 4), _row(b, sign, slot, 1)
         step = _load(b, change, 0, _VECTOR)
         y = b.sitofp(_load(b, sign, 0, ir.VectorType(ir.IntType(8), LANES)), _VECTOR)
         _store(b, dual, 0, _fused_add(b, _load(b, dual, 0, _VECTOR), y, step))
@@ -365,7 +380,8 @@ def lane_commit(
         bias_weights=(bias_weights, _SINGLE),
         change=(change, _SINGLE),
     )
-    return types.void(dual, sign, bias_weights, types.float32, change, types.float32), emit
+    single = types.float32
+    return types.void(dual, sign, types.int64, bias_weights, single, change, single), emit
 
 
 @intrinsic
