@@ -23,7 +23,7 @@ from longtail.learners.linear.weights import BlockWeights, Precision, SolvedBloc
 from longtail.losses import Hinge, Logistic, Loss, SquaredHinge, get_loss
 from longtail.weighting import Costs, Weighting, get_weighting
 
-_VISITS, _PASSES = 460_000, (8, 50)
+_VISITS, _PASSES = 470_000, (8, 50)
 _CODES = {SquaredHinge: SQUARED_HINGE, Hinge: HINGE, Logistic: LOGISTIC}
 
 
@@ -58,7 +58,7 @@ class OneVsRest(Learner):
     tolerance : float
         Training of a block of labels stops when no gradient of the dual is larger.
     max_passes : int, optional
-        Most passes over the rows. By default as many as make 460,000 visits of rows, at least 8 and at most 50: few
+        Most passes over the rows. By default as many as make 470,000 visits of rows, at least 8 and at most 50: few
         rows need more passes to settle, and with many rows more passes change the ranking little.
     precision : {"bfloat16", "float32"}
         How weights are kept after training.
