@@ -24,6 +24,7 @@ COLUMNS = {
     "PSP@5": ("PSP@5", "{:.2f}"),
     "PS change %": ("ps_change", "{:+.1f}"),
     "predict us/row": ("predict_batch_us_per_row", "{:.0f}"),
+    "as trained us/row": ("predict_batch_as_trained_us_per_row", "{:.0f}"),
     "single row p50 us": ("predict_single_us_p50", "{:.0f}"),
     "model MB": ("model_mb", "{:.1f}"),
     "peak MB": ("peak_memory_mb", "{:.0f}"),
@@ -88,7 +89,7 @@ def markdown(report: dict[str, Any]) -> str:
     for dataset in (name for name in DATASETS if name in report["datasets"]):
         lines += [f"### {dataset}", "", "| " + " | ".join(COLUMNS) + " |", "|---" * len(COLUMNS) + "|"]
         for row in report["datasets"][dataset]:
-            cells = ["-" if row[key] is None else style.format(row[key]) for key, style in COLUMNS.values()]
+            cells = ["-" if row.get(key) is None else style.format(row[key]) for key, style in COLUMNS.values()]
             lines.append("| " + " | ".join(cells) + " |")
         lines.append("")
     return "\n".join(lines)

@@ -21,8 +21,8 @@ from longtail.engine.lanes import (
 
 
 @njit
-def run_dot(indices, values, start, end, weights, total):
-    lane_dot(indices, values, start, end, weights, total)
+def run_dot(indices, values, start, end, weights, total, first=0, place=0):
+    lane_dot(indices, values, start, end, weights, first, total, place)
 
 
 @njit
@@ -36,8 +36,8 @@ def run_scores(indices, values, start, end, weights, scale, bias, bias_weights, 
 
 
 @njit
-def run_dot_then(indices, values, start, end, weights, total):
-    lane_dot_then(indices, values, start, end, weights, total)
+def run_dot_then(indices, values, start, end, weights, total, then):
+    lane_dot_then(indices, values, start, end, weights, 0, total, 0, then)
 
 
 @njit
@@ -82,14 +82,17 @@ def test_dot_of_half_width_weights(rng):
     np.testing.assert_allclose(total, values @ from_bfloat16(weights)[indices], rtol=1e-5, atol=1e-6)
 
 
-def test_dot_into_a_slice_leaves_the_rest(rng):
+@pytest.mark.parametrize("halve", [False, True])
+def test_dot_with_later_rows_into_a_later_place_leaves_the_rest(rng, halve):
     indices, values = sparse_row(rng)
-    weights = rng.normal(size=(50, LANES)).astype(np.float32)
-    line = np.zeros(3 * LANES, np.float32)
-    run_dot(indices, values, 0, 9, weights, line[LANES : 2 * LANES])
-    assert (line[:LANES] == 0).all()
-    assert (line[2 * LANES :] == 0).all()
-    np.testing.assert_allclose(line[LANES : 2 * LANES], values @ weights[indices], rtol=1e-5, atol=1e-6)
+    weights = rng.normal(size=(70, LANES)).astype(np.float32)
+    total = np.zeros((2, 3 * LANES), np.float32)
+    run_dot(indices, values, 0, 9, to_bfloat16(weights) if halve else weights, total, 20, 4 * LANES)
+    if halve:
+        weights = from_bfloat16(to_bfloat16(weights))
+    np.testing.assert_allclose(total[1, LANES : 2 * LANES], values @ weights[indices + 20], rtol=1e-5, atol=1e-6)
+    total[1, LANES : 2 * LANES] = 0
+    assert (total == 0).all()
 
 
 @pytest.mark.parametrize("lines", range(16))
@@ -112,7 +115,7 @@ def test_dot_that_fetches_ahead_is_the_same(rng):
     for panel in panels:
         plain, ahead = np.zeros((2, LANES), np.float32)
         run_dot(indices, values, 0, 9, panel, plain)
-        run_dot_then(indices, values, 0, 9, panel, ahead)
+        run_dot_then(indices, values, 0, 9, panel, ahead, 50)
         np.testing.assert_array_equal(plain, ahead)
 
 

@@ -15,6 +15,7 @@ from sklearn.svm import LinearSVC
 from longtail.engine.lanes import LANES
 from longtail.errors import Interrupted, ModelError, ParameterError
 from longtail.learners import OneVsRest
+from longtail.learners.linear.weights import _choose_depths
 from longtail.losses import get_loss
 from longtail.weighting import PW, Costs, PWcb, Weighting
 from tests.learners.contract import MatrixContract, small_data
@@ -142,16 +143,35 @@ def test_scores_are_the_weights_times_the_normalised_row():
 
 
 def test_panels_and_entries_hold_the_same_weights(monkeypatch):
-    X, Y = small_data(n_rows=300, n_features=60, n_labels=90)
+    X, Y = small_data(n_rows=300, n_features=60, n_labels=200)
     tops = []
-    for share in (-1.0, 0.3, 2.0):
-        monkeypatch.setattr("longtail.learners.linear.weights._DENSE_SHARE", share)
-        learner = OneVsRest(precision="float32").fit(X, Y)
+    for cost in (0.0, 8.0, 1e9):
+        monkeypatch.setattr("longtail.learners.linear.weights._PANEL_ROW_COST", cost)
+        learner = OneVsRest(precision="float32", prune_below=0.2).fit(X, Y)
         tops.append((learner.predict_topk(X, 7), learner.coef_.toarray()))
-        assert (learner.weights_.panels_.shape[1] == 0) == (share > 1)
+        heights = learner.weights_.panel_heights_
+        assert (heights == 0).all() == (cost == 1e9)
+        assert (len(learner.weights_.entry_lanes_) == 0) == (cost == 0)
+        assert cost != 8 or heights[-1] < heights[0], "some features stand in the first panels only"
     for top, coef in tops[1:]:
         np.testing.assert_array_equal(coef, tops[0][1])
         np.testing.assert_allclose(top.scores, tops[0][0].scores, atol=1e-5)
+
+
+def test_depths_cost_least():
+    rng = np.random.default_rng(0)
+    n_blocks, n_features = 6, 40
+    kept = rng.integers(0, 20, (n_blocks, n_features)) * (rng.random((n_blocks, n_features)) < 0.6)
+
+    def features_and_kept(block):
+        features = np.flatnonzero(kept[block]).astype(np.int32)
+        return features, kept[block, features].astype(np.uint8)
+
+    depths, left = _choose_depths(features_and_kept, n_blocks, n_features)
+    for feature in range(n_features):
+        costs = [12 * depth + kept[depth:, feature].sum() for depth in range(n_blocks + 1)]
+        assert costs[depths[feature]] == min(costs)
+        assert left[feature] == kept[depths[feature] :, feature].sum()
 
 
 def test_pruning_keeps_the_bias_and_what_is_large():
@@ -222,7 +242,7 @@ def test_normalised_rows_have_no_scale(factor):
 
 
 def test_weights_that_do_not_fit_together_are_refused(monkeypatch):
-    monkeypatch.setattr("longtail.learners.linear.weights._DENSE_SHARE", 2.0)
+    monkeypatch.setattr("longtail.learners.linear.weights._PANEL_ROW_COST", 1e9)
     X, Y = small_data()
     learner = OneVsRest().fit(X, Y)
     learner.weights_.entry_lanes_[0] = 60000

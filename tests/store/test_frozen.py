@@ -7,14 +7,26 @@ import numpy as np
 import pytest
 
 from longtail import Model, OneVsRest, TextLearner
+from longtail.store.manifest import FORMAT_VERSION
 from longtail.weighting import PWcb
 
 FIXTURES = Path(__file__).parent / "fixtures"
 FROZEN = sorted(FIXTURES.glob("model-v*/*.expected.json"))
 
 
-def test_there_are_frozen_models():
-    assert {path.name.split(".")[0] for path in FROZEN if path.parent.name == "model-v1"} == {"features", "texts"}
+@pytest.mark.parametrize("version", range(1, FORMAT_VERSION + 1))
+def test_there_are_frozen_models(version):
+    frozen = {path.name.split(".")[0] for path in FROZEN if path.parent.name == f"model-v{version}"}
+    assert frozen == {"features", "texts"}
+
+
+@pytest.mark.parametrize("name", ["features", "texts"])
+def test_an_old_model_saved_again_is_the_same(name, tmp_path):
+    old = Model.load(FIXTURES / "model-v1" / name)
+    old.save(tmp_path / "new")
+    expected = json.loads((FIXTURES / "model-v1" / f"{name}.expected.json").read_text())
+    top = Model.load(tmp_path / "new", verify=True).predict_topk(expected["rows"], 4)
+    np.testing.assert_array_equal(top.labels, expected["labels"])
 
 
 @pytest.mark.parametrize("expected_file", FROZEN, ids=lambda path: f"{path.parent.name}/{path.name.split('.')[0]}")

@@ -10,7 +10,7 @@ rows of arrays, because numba counts references to each row that is taken.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,8 @@ intrinsic: Any = _intrinsic  # its calls lack the typing context that its defini
 
 _I32, _I64, _F32 = ir.IntType(32), ir.IntType(64), ir.FloatType()
 _VECTOR = ir.VectorType(_F32, LANES)
+_EVEN_FIRST = (*range(0, LANES, 2), *range(1, LANES, 2))
+_IN_ORDER = tuple(at for pair in zip(range(LANES // 2), range(LANES // 2, LANES), strict=True) for at in pair)
 _FAST = ("reassoc", "contract", "nsz", "arcp")
 _Builder = Any
 _Value = Any
@@ -76,13 +78,23 @@ def _for_each(
 
 
 def _load_lanes(b: _Builder, base: _Value, row: _Value, width: int) -> _Value:
-    """Load 64 weights: float32, or the upper halves of float32 numbers (bfloat16) where `width` is 2."""
+    """Load 64 weights: float32, or the upper halves of float32 numbers (bfloat16) where `width` is 2.
+
+    The latter come in the order of `_EVEN_FIRST`: two neighbours share a word, and to part them takes one instruction
+    each, where putting them in order would take two.
+    """
     if width == 4:
         return b.load(_at(b, base, row, 4 * LANES, _VECTOR), align=4)
-    halves = b.load(_at(b, base, row, 2 * LANES, ir.VectorType(ir.IntType(16), LANES)), align=2)
-    wide = ir.VectorType(_I32, LANES)
-    shifted = b.shl(b.zext(halves, wide), ir.Constant(wide, [16] * LANES))
-    return b.bitcast(shifted, _VECTOR)
+    words = ir.VectorType(_I32, LANES // 2)
+    pairs = b.load(_at(b, base, row, 2 * LANES, words), align=2)
+    even = b.shl(pairs, ir.Constant(words, [16] * (LANES // 2)))
+    odd = b.and_(pairs, ir.Constant(words, [0xFFFF0000] * (LANES // 2)))
+    return b.bitcast(_shuffle(b, even, odd, range(LANES)), _VECTOR)
+
+
+def _shuffle(b: _Builder, left: _Value, right: _Value, places: Iterable[int]) -> _Value:
+    chosen = list(places)
+    return b.shuffle_vector(left, right, ir.Constant(ir.VectorType(_I32, len(chosen)), chosen))
 
 
 def _pointers(context: Any, b: _Builder, signature: Any, args: Any) -> tuple[_Value, ...]:
@@ -104,11 +116,10 @@ _SINGLE = (types.float32,)
 _WEIGHT = (types.float32, types.uint16)
 
 
-def _signature(indices: Any, values: Any, weights: Any, lanes: Any) -> Any:
+def _require_dot(indices: Any, values: Any, weights: Any, total: Any) -> None:
     _require(
-        indices=(indices, (types.int32,)), values=(values, _SINGLE), weights=(weights, _WEIGHT), lanes=(lanes, _SINGLE)
+        indices=(indices, (types.int32,)), values=(values, _SINGLE), weights=(weights, _WEIGHT), total=(total, _SINGLE)
     )
-    return types.void(indices, values, types.int64, types.int64, weights, lanes)
 
 
 def _prefetch(b: _Builder, address: _Value) -> None:
@@ -119,52 +130,85 @@ def _prefetch(b: _Builder, address: _Value) -> None:
 
 
 @intrinsic
+def fetch(typingctx: Any, array: Any, index: Any) -> tuple[Any, Any]:
+    """Ask for the cache line of ``array[index]``, which will be needed soon."""
+
+    def emit(context: Any, b: _Builder, signature: Any, args: Any) -> Any:
+        start, at = _pointers(context, b, signature, args)
+        _prefetch(b, b.add(start, b.mul(at, ir.Constant(_I64, array.dtype.bitwidth // 8))))
+        return context.get_dummy_value()
+
+    return types.void(array, types.int64), emit
+
+
+@intrinsic
 def lane_dot(
-    typingctx: Any, indices: Any, values: Any, start: Any, end: Any, weights: Any, total: Any
+    typingctx: Any, indices: Any, values: Any, start: Any, end: Any, weights: Any, first: Any, total: Any, place: Any
 ) -> tuple[Any, Any]:
-    """Add ``sum(values[k] * weights[indices[k]])`` over k from `start` to `end` to `total`.
+    """Add ``sum(values[k] * weights[first + indices[k]])`` over k from `start` to `end` to 64 numbers of `total`.
 
     Parameters
     ----------
     indices : ndarray of int32
     values : ndarray of float32
     start, end : int
-    weights : C-contiguous ndarray of float32 or bfloat16 (uint16), shape (features, 64)
-    total : contiguous ndarray of float32, shape (64,)
+    weights : C-contiguous ndarray of float32 or bfloat16 (uint16), shape (rows, 64)
+    first : int
+    total : C-contiguous ndarray of float32
+    place : int
+        Where the 64 numbers begin in `total`, counted without regard to its shape.
     """
-    return _signature(indices, values, weights, total), _emit_dot(weights, prefetch=False)
+    whole = types.int64
+    _require_dot(indices, values, weights, total)
+    return types.void(indices, values, whole, whole, weights, whole, total, whole), _emit_dot(weights)
 
 
 @intrinsic
 def lane_dot_then(
-    typingctx: Any, indices: Any, values: Any, start: Any, end: Any, weights: Any, total: Any
+    typingctx: Any,
+    indices: Any,
+    values: Any,
+    start: Any,
+    end: Any,
+    weights: Any,
+    first: Any,
+    total: Any,
+    place: Any,
+    then: Any,
 ) -> tuple[Any, Any]:
-    """Do what `lane_dot` does, and fetch the same rows of the next matrix, which must lie right behind, into the cache.
+    """Do what `lane_dot` does, and ask for the rows ``weights[then + indices[k]]``, which will be needed next.
 
     For a single row this hides most of the wait for memory.
     """
-    return _signature(indices, values, weights, total), _emit_dot(weights, prefetch=True)
+    whole = types.int64
+    _require_dot(indices, values, weights, total)
+    return types.void(indices, values, whole, whole, weights, whole, total, whole, whole), _emit_dot(weights)
 
 
-def _emit_dot(weights: Any, prefetch: bool) -> Any:
+def _emit_dot(weights: Any) -> Any:
     width = weights.dtype.bitwidth // 8
 
     def emit(context: Any, b: _Builder, signature: Any, args: Any) -> Any:
-        matrix = context.make_array(signature.args[4])(context, b, args[4])
-        ahead = b.mul(b.extract_value(matrix.shape, 0), ir.Constant(_I64, width * LANES))
-        indices, values, start, end, weights, total = _pointers(context, b, signature, args)
+        indices, values, start, end, weights, first, total, place, *then = _pointers(context, b, signature, args)
+        panel = _row(b, weights, first, width)
 
         def body(k: _Value, carried: _Value) -> _Value:
             row = b.zext(b.load(_at(b, indices, k, 4, _I32)), _I64)
-            if prefetch:
-                place = b.add(b.add(weights, ahead), b.mul(row, ir.Constant(_I64, width * LANES)))
+            if then:
+                next_row = _row(b, weights, b.add(then[0], row), width)
                 for line in range(0, width * LANES, 4 * LINE):
-                    _prefetch(b, b.add(place, ir.Constant(_I64, line)))
+                    _prefetch(b, b.add(next_row, ir.Constant(_I64, line)))
             factor = _broadcast(b, b.load(_at(b, values, k, 4, _F32)))
-            return _fused_add(b, carried, factor, _load_lanes(b, weights, row, width))
+            return _fused_add(b, carried, factor, _load_lanes(b, panel, row, width))
 
-        place = b.inttoptr(total, _VECTOR.as_pointer())
-        b.store(_for_each(b, start, end, b.load(place, align=4), body), place, align=4)
+        sums = _at(b, total, place, 4, _VECTOR)
+        initial = b.load(sums, align=4)
+        if width == 2:
+            initial = _shuffle(b, initial, initial, _EVEN_FIRST)
+        result = _for_each(b, start, end, initial, body)
+        if width == 2:
+            result = _shuffle(b, result, result, _IN_ORDER)
+        b.store(result, sums, align=4)
         return context.get_dummy_value()
 
     return emit
@@ -258,20 +302,21 @@ def lane_scores(
     scores: Any,
 ) -> tuple[Any, Any]:
     """Set `scores` to ``scale * sum(values[k] * weights[indices[k]]) + bias * bias_weights`` and return the largest."""
-    dot = _emit_dot(weights, prefetch=False)
+    dot = _emit_dot(weights)
 
     def emit(context: Any, b: _Builder, signature: Any, args: Any) -> Any:
         *_, scale, bias, bias_weights, scores = _pointers(context, b, signature, args)
         _store(b, scores, 0, ir.Constant(_VECTOR, [0.0] * LANES))
-        inner = _signature(*(signature.args[at] for at in (0, 1, 4, 8)))
-        dot(context, b, inner, [*args[:5], args[8]])
+        kinds, whole, zero = signature.args, types.int64, ir.Constant(_I64, 0)
+        inner = types.void(*kinds[:5], whole, kinds[8], whole)
+        dot(context, b, inner, [*args[:5], zero, args[8], zero])
         scaled = b.fmul(_load(b, scores, 0, _VECTOR), _broadcast(b, scale), flags=_FAST)
         result = _fused_add(b, scaled, _broadcast(b, bias), _load(b, bias_weights, 0, _VECTOR))
         _store(b, scores, 0, result)
         return _largest_lane(b, result)
 
     _require(bias_weights=(bias_weights, _SINGLE))
-    _signature(indices, values, weights, scores)
+    _require_dot(indices, values, weights, scores)
     single, whole = types.float32, types.int64
     return single(indices, values, whole, whole, weights, single, single, bias_weights, scores), emit
 

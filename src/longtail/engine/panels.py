@@ -1,8 +1,11 @@
 """Kernels for the weights of many labels: pruning a solved block, and scoring rows against all blocks.
 
-Weights are kept in two parts. Features that matter for many labels stand in *panels*, one per block of 64 labels, as
-dense rows of 64 lanes that `lane_dot` reads at full width. The others stand as *entries* (lane, weight), feature by
-feature. Weights are float32 or bfloat16 (uint16).
+Weights are kept in two parts. Each block of 64 labels has a *panel*: dense rows of 64 lanes, one per feature that
+matters to many of them, which `lane_dot` reads at full width. The other weights stand as *entries* (lane, weight),
+feature by feature. Blocks are ordered by the frequency of their labels, and a feature matters to fewer and fewer of
+them, so it stands in the panels of the first blocks, as many as its *depth*, and has entries from there on. The deepest
+features come first in every panel: a panel is a prefix of the one before, and a row's features, deepest first, give a
+prefix for every panel. Weights are float32 or bfloat16 (uint16).
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from longtail.engine.jit import kernel, kernel_with
-from longtail.engine.lanes import LANES, lane_dot, lane_dot_then, widen
+from longtail.engine.lanes import LANES, fetch, lane_dot, lane_dot_then, widen
 from longtail.engine.topk_kernels import select_lanes
 
 Float32 = npt.NDArray[np.float32]
@@ -21,15 +24,20 @@ Int32 = npt.NDArray[np.int32]
 Int64 = npt.NDArray[np.int64]
 
 
+_AHEAD = 4  # how many features ahead of its use the first entries of a feature are fetched from memory
+
+
 class PanelWeights(NamedTuple):
     """Weights of all labels.
 
-    `slots` is the row of each feature in the `panels` (blocks by panel rows by 64), -1 for features kept as entries;
-    the entries of feature f stand from `offsets[f]` to `offsets[f + 1]` in `lanes` and `values`. `lane_bias` and
-    `lane_labels` (-1 for none) belong to each lane of each block.
+    Feature f stands in the panels of the first `depths[f]` blocks, in row `slots[f]` of each; panel b is
+    ``panels[starts[b]:starts[b + 1]]``. Its entries stand from `offsets[f]` to `offsets[f + 1]` in `lanes` and
+    `values`. `lane_bias` and `lane_labels` (-1 for none) belong to each lane of each block.
     """
 
+    depths: Int32
     slots: Int32
+    starts: Int64
     panels: npt.NDArray[Any]
     offsets: Int64
     lanes: npt.NDArray[Any]
@@ -88,10 +96,11 @@ def place_block(
     at = 0
     for position in range(features.shape[0]):
         feature = features[position]
-        slot = into.slots[feature]
+        in_panel = into.depths[feature] > block
+        row = into.starts[block] + into.slots[feature]
         for _ in range(kept[position]):
-            if slot >= 0:
-                into.panels[block, slot, lanes[at]] = values[at]
+            if in_panel:
+                into.panels[row, lanes[at]] = values[at]
             else:
                 into.lanes[next_entry[feature]] = block * LANES + lanes[at]
                 into.values[next_entry[feature]] = values[at]
@@ -130,34 +139,101 @@ def rank_rows(
     labels_out, scores_out : int32 and float32 arrays, shape (all rows, k)
         Filled by the caller with -1 and -inf; the result.
     """
-    size = indptr[last] - indptr[first]
+    n, blocks, size = last - first, weights.starts.shape[0] - 1, indptr[last] - indptr[first]
     slots, factors = np.empty(size, np.int32), np.empty(size, np.float32)
-    offsets = np.empty(last - first + 1, np.int64)
-    used = 0
-    for row in range(first, last):
-        line = scores[row - first]
-        line[:] = bias * weights.lane_bias
-        offsets[row - first] = used
-        for at in range(indptr[row], indptr[row + 1]):
+    begins, ends = np.zeros(n + 1, np.int64), np.empty((blocks, n), np.int64)
+    for row in range(n):
+        scores[row, :] = bias * weights.lane_bias
+    _gather(indptr, indices, values, scales, first, weights.depths, weights.slots, slots, factors, begins, ends)
+    _add_entries(indptr, indices, values, scales, first, weights.offsets, weights.lanes, weights.values, scores)
+    _add_panels(slots, factors, begins, ends, weights.starts, weights.panels, scores)
+    for row in range(n):
+        select_lanes(scores[row], weights.lane_labels, allowed, labels_out[first + row], scores_out[first + row])
+
+
+@kernel
+def _gather(
+    indptr: Int64,
+    indices: Int32,
+    values: Float32,
+    scales: npt.NDArray[np.float64],
+    first: int,
+    depths: Int32,
+    feature_slots: Int32,
+    slots: Int32,
+    factors: Float32,
+    begins: Int64,
+    ends: Int64,
+) -> None:
+    """Write what rows have in the panels, deepest feature first, row after row.
+
+    Row i has slots ``begins[i]`` to ``ends[b, i]`` in panel b.
+    """
+    places = np.empty(ends.shape[0] + 1, np.int64)
+    for row in range(ends.shape[1]):
+        places[:] = 0
+        for at in range(indptr[first + row], indptr[first + row + 1]):
+            places[depths[indices[at]]] += 1
+        end = begins[row]
+        for depth in range(places.shape[0] - 1, 0, -1):
+            count = places[depth]
+            places[depth] = end
+            end += count
+            ends[depth - 1, row] = end
+        begins[row + 1] = end
+        for at in range(indptr[first + row], indptr[first + row + 1]):
             feature = indices[at]
-            factor = np.float32(values[at] * scales[row])
-            slot = weights.slots[feature]
-            if slot >= 0:
-                slots[used] = slot
-                factors[used] = factor
-                used += 1
+            depth = depths[feature]
+            if depth > 0:
+                slots[places[depth]] = feature_slots[feature]
+                factors[places[depth]] = values[at] * scales[first + row]
+                places[depth] += 1
+
+
+@kernel
+def _add_entries(
+    indptr: Int64,
+    indices: Int32,
+    values: Float32,
+    scales: npt.NDArray[np.float64],
+    first: int,
+    offsets: Int64,
+    lanes: npt.NDArray[Any],
+    weights: npt.NDArray[Any],
+    scores: Float32,
+) -> None:
+    """Add the part of the scores that entries make."""
+    for row in range(scores.shape[0]):
+        for at in range(indptr[first + row], indptr[first + row + 1]):
+            if at + _AHEAD < indices.shape[0]:
+                soon = offsets[indices[at + _AHEAD]]
+                fetch(lanes, soon)
+                fetch(weights, soon)
+            factor = np.float32(values[at] * scales[first + row])
+            for entry in range(offsets[indices[at]], offsets[indices[at] + 1]):
+                scores[row, lanes[entry]] += factor * widen(weights[entry])
+
+
+@kernel
+def _add_panels(
+    slots: Int32,
+    factors: Float32,
+    begins: Int64,
+    ends: Int64,
+    starts: Int64,
+    panels: npt.NDArray[Any],
+    scores: Float32,
+) -> None:
+    """Add the part of the scores that panels make, one panel after the other."""
+    blocks, n = ends.shape
+    lanes = scores.shape[1]
+    for block in range(blocks):
+        for row in range(n):
+            place = row * lanes + block * LANES
+            if n > 1:
+                lane_dot(slots, factors, begins[row], ends[block, row], panels, starts[block], scores, place)
             else:
-                for entry in range(weights.offsets[feature], weights.offsets[feature + 1]):
-                    line[weights.lanes[entry]] += factor * widen(weights.values[entry])
-    offsets[last - first] = used
-    if used > 0:
-        for block in range(weights.panels.shape[0]):
-            panel = weights.panels[block]
-            for row in range(last - first):
-                total = scores[row, block * LANES : (block + 1) * LANES]
-                if last - first > 1:
-                    lane_dot(slots, factors, offsets[row], offsets[row + 1], panel, total)
-                else:
-                    lane_dot_then(slots, factors, offsets[row], offsets[row + 1], panel, total)
-    for row in range(first, last):
-        select_lanes(scores[row - first], weights.lane_labels, allowed, labels_out[row], scores_out[row])
+                lane_dot_then(
+                    slots, factors, begins[row], ends[block, row], panels, starts[block], scores, place,
+                    starts[block + 1],
+                )  # fmt: skip

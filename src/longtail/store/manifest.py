@@ -19,7 +19,7 @@ from longtail.store.files import FileReader, FileWriter
 
 MANIFEST = "model.json"
 FORMAT = "longtail model"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 
 
 def write_model(contents: dict[str, Any], path: Path) -> None:

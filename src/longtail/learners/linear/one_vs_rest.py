@@ -54,7 +54,8 @@ class OneVsRest(Learner):
         with just enough confidence, and the log-odds of the label for the logistic loss. 0 gives the problem that
         LIBLINEAR solves.
     prune_below : float
-        Weights smaller than this are dropped after training; the bias stays.
+        Weights smaller than this are dropped after training; the bias stays. 0.05 halves the model and its time to
+        predict, and changes P@k by no more than another seed does.
     tolerance : float
         Training of a block of labels stops when no gradient of the dual is larger.
     max_passes : int, optional

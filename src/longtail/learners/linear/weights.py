@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import IO, Any, ClassVar, Literal, NamedTuple, Self
 
@@ -20,9 +20,9 @@ from longtail.errors import ModelError
 
 Precision = Literal["bfloat16", "float32"]
 
-_DENSE_SHARE = 0.3  # a feature with more of its weights kept goes into the panels: smaller there, and faster to read
-_SCORES_AT_ONCE = 1 << 21
-_ROWS_A_TASK = 512
+_PANEL_ROW_COST = 12.0  # a row of a panel costs as much as so many entries: 3 in time, 32 in memory
+_SCORES_AT_ONCE = 1 << 22
+_ROWS_AT_ONCE = 1024
 
 
 class SolvedBlock(NamedTuple):
@@ -62,15 +62,19 @@ class BlockWeights(BaseEstimator):
         Label of each lane (-1 where a lane is empty) and its bias weight.
     panel_slots_ : ndarray of int32, shape (features,)
         Row of each feature in the panels, -1 if it has none.
-    panels_ : ndarray of uint16 (bfloat16) or float32, shape (blocks, panel rows, 64)
+    panel_heights_ : ndarray of int32, shape (blocks,)
+        Rows of each panel: a feature stands in the panels that are higher than its slot. They never rise.
+    panels_ : ndarray of uint16 (bfloat16) or float32, shape (sum of heights, 64)
+        The panels, one after the other.
     entry_offsets_, entry_lanes_, entry_values_ : ndarray
-        Weights of the other features, feature by feature.
+        Weights that no panel holds, feature by feature.
     """
 
     _stored: ClassVar[tuple[str, ...]] = (
         "lane_labels_",
         "lane_bias_",
         "panel_slots_",
+        "panel_heights_",
         "panels_",
         "entry_offsets_",
         "entry_lanes_",
@@ -80,6 +84,7 @@ class BlockWeights(BaseEstimator):
     lane_labels_: npt.NDArray[np.int32]
     lane_bias_: npt.NDArray[np.float32]
     panel_slots_: npt.NDArray[np.int32]
+    panel_heights_: npt.NDArray[np.int32]
     panels_: npt.NDArray[Any]
     entry_offsets_: npt.NDArray[np.int64]
     entry_lanes_: npt.NDArray[Any]
@@ -99,40 +104,43 @@ class BlockWeights(BaseEstimator):
         made.lane_labels_ = np.full(lanes, -1, np.int32)
         made.lane_bias_ = np.zeros(lanes, np.float32)
         dtype = np.dtype(np.uint16 if precision == "bfloat16" else np.float32)
-        total = np.zeros(n_features, np.int64)
-        sizes = []
+        places, sizes = [], []
         with tempfile.TemporaryFile() as spool:
             for index, (block, labels) in enumerate(zip(blocks, block_labels, strict=True)):
                 made.lane_labels_[index * LANES : index * LANES + len(labels)] = labels
                 made.lane_bias_[index * LANES : index * LANES + len(labels)] = block.bias
-                total[block.features] += block.kept
+                places.append(spool.tell())
                 sizes.append((len(block.features), len(block.lanes)))
                 for part in block[:4]:
                     spool.write(part.tobytes())
-            n_labels = sum(len(labels) for labels in block_labels)
-            made._allocate(total, total > _DENSE_SHARE * n_labels, len(block_labels), dtype)
-            spool.seek(0)
-            next_entry = made.entry_offsets_[:-1].copy()
-            for index, (n_kept_features, n_kept) in enumerate(sizes):
-                place_block(
-                    index,
-                    _read(spool, np.dtype(np.int32), n_kept_features),
-                    _read(spool, np.dtype(np.uint8), n_kept_features),
-                    _read(spool, np.dtype(np.uint8), n_kept),
-                    _read(spool, dtype, n_kept),
-                    made._packed(),
-                    next_entry,
-                )
+
+            def features_and_kept(index: int) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]]:
+                spool.seek(places[index])
+                features = _read(spool, np.dtype(np.int32), sizes[index][0])
+                return features, _read(spool, np.dtype(np.uint8), sizes[index][0])
+
+            made._allocate(*_choose_depths(features_and_kept, len(block_labels), n_features), len(block_labels), dtype)
+            packed, next_entry = made._packed(), made.entry_offsets_[:-1].copy()
+            for index, (_, n_kept) in enumerate(sizes):
+                features, kept = features_and_kept(index)
+                kept_lanes, values = _read(spool, np.dtype(np.uint8), n_kept), _read(spool, dtype, n_kept)
+                place_block(index, features, kept, kept_lanes, values, packed, next_entry)
         return made
 
     def _allocate(
-        self, total: npt.NDArray[np.int64], dense: npt.NDArray[np.bool_], n_blocks: int, dtype: np.dtype[Any]
+        self,
+        depths: npt.NDArray[np.int32],
+        entries: npt.NDArray[np.int64],
+        n_blocks: int,
+        dtype: np.dtype[Any],
     ) -> None:
-        fullest_first = np.flatnonzero(dense)[np.argsort(-total[dense], kind="stable")]
-        self.panel_slots_ = np.full(len(total), -1, np.int32)
-        self.panel_slots_[fullest_first] = np.arange(len(fullest_first), dtype=np.int32)
-        self.panels_ = np.zeros((n_blocks, int(dense.sum()), LANES), dtype)
-        self.entry_offsets_ = np.concatenate([[0], np.cumsum(np.where(dense, 0, total))]).astype(np.int64)
+        deepest_first = np.argsort(-depths, kind="stable")[: np.count_nonzero(depths)]
+        self.panel_slots_ = np.full(len(depths), -1, np.int32)
+        self.panel_slots_[deepest_first] = np.arange(len(deepest_first), dtype=np.int32)
+        shallower = np.cumsum(np.bincount(depths, minlength=n_blocks + 1))
+        self.panel_heights_ = (len(depths) - shallower[:n_blocks]).astype(np.int32)
+        self.panels_ = np.zeros((int(self.panel_heights_.sum()), LANES), dtype)
+        self.entry_offsets_ = np.concatenate([[0], np.cumsum(entries)]).astype(np.int64)
         lane_dtype = np.uint16 if n_blocks * LANES <= 1 << 16 else np.uint32
         self.entry_lanes_ = np.empty(self.entry_offsets_[-1], lane_dtype)
         self.entry_values_ = np.empty(self.entry_offsets_[-1], dtype)
@@ -140,18 +148,21 @@ class BlockWeights(BaseEstimator):
     @cached_property
     def _arrays(self) -> PanelWeights:
         """Arrays for the kernels, checked once: a kernel trusts every index in them."""
-        blocks, panel_rows, width = self.panels_.shape
+        if self.panels_.ndim == 3:  # format version 1: panels of one height
+            self.panel_heights_ = np.full(len(self.panels_), self.panels_.shape[1], np.int32)
+            self.panels_ = self.panels_.reshape(-1, self.panels_.shape[2])
+        heights, offsets = self.panel_heights_, self.entry_offsets_
         lanes, entries = len(self.lane_labels_), len(self.entry_lanes_)
-        offsets = self.entry_offsets_
         sound = (
-            width == LANES
-            and lanes == len(self.lane_bias_) == blocks * LANES
+            self.panels_.shape == (int(heights.sum(dtype=np.int64)), LANES)
+            and heights.min(initial=0) >= 0
+            and bool((heights[1:] <= heights[:-1]).all())
+            and lanes == len(self.lane_bias_) == len(heights) * LANES
             and len(offsets) == len(self.panel_slots_) + 1
             and offsets[0] == 0
             and offsets[-1] == entries == len(self.entry_values_)
             and bool((offsets[1:] >= offsets[:-1]).all())
             and self.panel_slots_.min(initial=-1) >= -1
-            and self.panel_slots_.max(initial=-1) < panel_rows
             and (entries == 0 or int(self.entry_lanes_.max()) < lanes)
             and self.panels_.dtype == self.entry_values_.dtype
         )
@@ -160,8 +171,12 @@ class BlockWeights(BaseEstimator):
         return self._packed()
 
     def _packed(self) -> PanelWeights:
+        heights, slots = self.panel_heights_, self.panel_slots_
+        higher = len(heights) - np.searchsorted(heights[::-1], slots, side="right")
         return PanelWeights(
-            self.panel_slots_,
+            np.where(slots >= 0, higher, 0).astype(np.int32),
+            slots,
+            np.concatenate([[0], np.cumsum(heights, dtype=np.int64)]),
             self.panels_,
             self.entry_offsets_,
             self.entry_lanes_,
@@ -191,23 +206,19 @@ class BlockWeights(BaseEstimator):
         lanes = len(self.lane_labels_)
         if lanes == 0:
             return top
-        task = min(_ROWS_A_TASK, max(64, -(-n // thread_count(threads))))
-        rows_at_once = min(max(1, _SCORES_AT_ONCE // lanes), task, max(n, 1))
+        most = max(1, min(_SCORES_AT_ONCE // lanes, _ROWS_AT_ONCE))
+        at_once = -(-n // -(-n // most)) if n > most else max(1, min(n, max(64, -(-n // thread_count(threads)))))
         permitted = np.empty(0, np.bool_) if allowed is None else allowed
 
-        def rank_task(start: int, stop: StopFlag) -> None:
-            end = min(start + task, n)
-            memory = np.empty((rows_at_once, lanes), np.float32)
-            for first in range(start, end, rows_at_once):
-                last = min(first + rows_at_once, end)
-                rank_rows(
-                    indptr, X.indices, X.data, scales, np.float32(bias), first, last, self._arrays, permitted, memory,
-                    top.labels, top.scores,
-                )  # fmt: skip
-                if stop[0]:
-                    return
+        def rank_task(first: int, stop: StopFlag) -> None:
+            last = min(first + at_once, n)
+            memory = np.empty((last - first, lanes), np.float32)
+            rank_rows(
+                indptr, X.indices, X.data, scales, np.float32(bias), first, last, self._arrays, permitted, memory,
+                top.labels, top.scores,
+            )  # fmt: skip
 
-        tasks = range(0, n, task)
+        tasks = range(0, n, at_once)
         if len(tasks) == 1:
             rank_task(0, np.zeros(1, np.uint8))
         else:
@@ -217,18 +228,50 @@ class BlockWeights(BaseEstimator):
 
     def matrix(self, n_labels: int) -> sp.csr_array:
         """Weights as a sparse matrix of shape (n_labels, features), bias left out."""
-        dense = np.flatnonzero(self.panel_slots_ >= 0)
-        feature_of_slot = np.empty(len(dense), np.int64)
-        feature_of_slot[self.panel_slots_[dense]] = dense
-        block, slot, lane = np.nonzero(self.panels_)
+        weights = self._arrays
+        heights = np.diff(weights.starts)
+        row, lane = np.nonzero(weights.panels)
+        block = np.repeat(np.arange(len(heights)), heights)[row]
+        feature_of_slot = np.empty(heights.max(initial=0), np.int64)
+        in_panels = np.flatnonzero(weights.depths)
+        feature_of_slot[weights.slots[in_panels]] = in_panels
         features = np.concatenate(
-            [feature_of_slot[slot], np.repeat(np.arange(self.n_features), np.diff(self.entry_offsets_))]
+            [
+                feature_of_slot[row - weights.starts[block]],
+                np.repeat(np.arange(self.n_features), np.diff(weights.offsets)),
+            ]
         ).astype(np.int32)
-        lanes = np.concatenate([block * LANES + lane, self.entry_lanes_.astype(np.int64)])
-        values = np.concatenate([self.panels_[block, slot, lane], self.entry_values_])
+        lanes = np.concatenate([block * LANES + lane, weights.lanes.astype(np.int64)])
+        values = np.concatenate([weights.panels[row, lane], weights.values])
         if values.dtype == np.uint16:
             values = from_bfloat16(values)
         return sp.csr_array((values, (self.lane_labels_[lanes], features)), shape=(n_labels, self.n_features))
+
+
+def _choose_depths(
+    features_and_kept: Callable[[int], tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]]],
+    n_blocks: int,
+    n_features: int,
+) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
+    """Find for each feature how many panels it should stand in, and how many entries are left to it then.
+
+    Goes backwards over the blocks: a depth that ends just behind a block with weights of the feature is the only kind
+    that can be the cheapest, besides 0.
+    """
+    depths, left = np.zeros(n_features, np.int32), np.zeros(n_features, np.int64)
+    behind, cheapest = np.zeros(n_features, np.int64), np.full(n_features, np.inf)
+    for block in range(n_blocks - 1, -1, -1):
+        features, kept = features_and_kept(block)
+        cost = _PANEL_ROW_COST * (block + 1) + behind[features]
+        better = features[cost < cheapest[features]]
+        cheapest[better] = _PANEL_ROW_COST * (block + 1) + behind[better]
+        depths[better] = block + 1
+        left[better] = behind[better]
+        behind[features] += kept
+    none = behind <= cheapest
+    depths[none] = 0
+    left[none] = behind[none]
+    return depths, left
 
 
 def _read(spool: IO[bytes], dtype: np.dtype[Any], count: int) -> npt.NDArray[Any]:
