@@ -1,0 +1,124 @@
+"""The look of every picture, and the ways out: a file, or SVG that takes its colours from the page it stands in."""
+
+from __future__ import annotations
+
+import functools
+import io
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, ParamSpec
+
+from longtail.errors import InputError, ParameterError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Arguments = ParamSpec("Arguments")
+
+COLOURS = ("#2563a8", "#c2571a", "#2f8f5b", "#8a4fa3", "#b0892c", "#5d6b7a")
+"""Of the first, second, ... model or curve of a picture; apart from each other for colour-blind readers too."""
+INK, FAINT, PAPER = "#22262b", "#d5dae0", "#ffffff"
+FORMATS = (".png", ".svg", ".pdf")
+
+_VARIABLES = {INK: "var(--ink)", FAINT: "var(--line)", PAPER: "var(--paper)"} | {
+    colour: f"var(--series-{number})" for number, colour in enumerate(COLOURS, 1)
+}
+_SETTINGS = {
+    "axes.edgecolor": FAINT,
+    "axes.facecolor": PAPER,
+    "axes.grid": True,
+    "axes.labelcolor": INK,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.titlelocation": "left",
+    "axes.titlesize": 11,
+    "figure.facecolor": PAPER,
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans"],
+    "font.size": 9.5,
+    "grid.color": FAINT,
+    "grid.linewidth": 0.6,
+    "legend.frameon": False,
+    "lines.linewidth": 1.8,
+    "lines.markersize": 4,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "longtail",
+    "text.color": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+}
+
+
+def picture(draw: Callable[Arguments, Figure]) -> Callable[Arguments, Figure]:
+    """Give a function that draws the house's look."""
+
+    @functools.wraps(draw)
+    def drawn(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Figure:
+        from matplotlib import rc_context
+
+        with rc_context(_SETTINGS):  # type: ignore[arg-type]
+            return draw(*args, **kwargs)
+
+    return drawn
+
+
+def figure(width: float = 6.4, height: float = 4.0, *, columns: int = 1) -> tuple[Figure, list[Axes]]:
+    """Start a picture of `columns` plots beside each other, inside a function marked `picture`; sizes in inches.
+
+    Examples
+    --------
+    >>> @picture
+    ... def line(values):
+    ...     drawn, (axes,) = figure()
+    ...     axes.plot(values, color=COLOURS[0])
+    ...     return drawn
+    >>> line([1, 2, 3]).axes[0].lines[0].get_color()
+    '#2563a8'
+    """
+    from matplotlib.figure import Figure
+
+    made = Figure(figsize=(width, height), layout="constrained")
+    return made, [made.add_subplot(1, columns, column + 1) for column in range(columns)]
+
+
+def check_picture(path: Path) -> None:
+    """Refuse a name that no picture can be written to."""
+    if path.suffix.lower() not in FORMATS:
+        raise ParameterError("picture", str(path), f"must end in {', '.join(FORMATS)}")
+    if not path.resolve().parent.is_dir():
+        raise InputError(f"can't be written: {path.resolve().parent} is not a directory.", path=path)
+
+
+def save(figure: Figure, path: Path | str) -> None:
+    """Write a picture; the end of the name decides the format: .png, .svg or .pdf."""
+    from matplotlib import rc_context
+
+    target = Path(path)
+    check_picture(target)
+    undated = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}, ".png": {}}[target.suffix.lower()]
+    with rc_context(_SETTINGS):  # type: ignore[arg-type]
+        figure.savefig(target, dpi=110, metadata=undated)
+
+
+def svg(figure: Figure, description: str) -> str:
+    """Give a picture as an SVG element whose colours are the page's ``--ink``, ``--line``, ``--series-1``, ...
+
+    It scales with its surroundings; `description` is what a screen reader says.
+    """
+    from html import escape
+
+    from matplotlib import rc_context
+
+    out = io.StringIO()
+    with rc_context(_SETTINGS):  # type: ignore[arg-type]
+        figure.savefig(out, format="svg", metadata={"Date": None})
+    text = out.getvalue()
+    text = text[text.index("<svg") :]
+    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
+    text = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", text, count=1))
+    text = text.replace("<svg ", f'<svg role="img" aria-label="{escape(description, quote=True)}" ', 1)
+    for colour, variable in _VARIABLES.items():
+        text = text.replace(colour, variable)
+    return text.strip()
