@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from longtail.corpus.dataset import Dataset
 from longtail.corpus.formats import load, save
 from longtail.corpus.jsonl import read_jsonl, write_jsonl
+from longtail.corpus.masking import MaskedLabels, mask_by_curve, mask_labels
 from longtail.corpus.npz import read_npz, write_npz
 from longtail.corpus.splits import iterative_split, random_split
 from longtail.corpus.xc import read_xc, write_xc
@@ -16,9 +17,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Dataset",
+    "MaskedLabels",
     "Tfidf",
     "iterative_split",
     "load",
+    "mask_by_curve",
+    "mask_labels",
     "random_split",
     "read_jsonl",
     "read_npz",

@@ -1,30 +1,34 @@
 """What is minimised: one file per loss, each with its value, its gradient and its equation."""
 
-from longtail.errors import ParameterError
 from longtail.losses.base import Loss, MarginLoss
+from longtail.losses.corrected import Corrected, Factors
 from longtail.losses.hinge import Hinge
 from longtail.losses.logistic import Logistic
+from longtail.losses.margin_form import MarginForm, margin_form
+from longtail.losses.names import LOSSES, get_loss
+from longtail.losses.rebalanced import ORDERS, Order, Rebalanced, UnbiasedRebalanced
 from longtail.losses.squared_hinge import SquaredHinge
+from longtail.losses.surrogate import Surrogate
+from longtail.losses.unbiased import Unbiased
+from longtail.losses.zero_one import ZeroOne
 
-__all__ = ["LOSSES", "Hinge", "Logistic", "Loss", "MarginLoss", "SquaredHinge", "get_loss"]
-
-LOSSES: dict[str, type[MarginLoss]] = {loss.name: loss for loss in (SquaredHinge, Hinge, Logistic)}
-"""The losses by name."""
-
-
-def get_loss(loss: str | Loss) -> Loss:
-    """Return the loss with that name, or the loss itself.
-
-    Examples
-    --------
-    >>> get_loss("squared-hinge")
-    SquaredHinge()
-    >>> get_loss(Logistic())
-    Logistic()
-    """
-    if isinstance(loss, Loss):
-        return loss
-    found = LOSSES.get(loss.lower().replace("_", "-")) if isinstance(loss, str) else None
-    if found is None:
-        raise ParameterError("loss", loss, f"must be a Loss or one of {', '.join(LOSSES)}")
-    return found()
+__all__ = [
+    "LOSSES",
+    "ORDERS",
+    "Corrected",
+    "Factors",
+    "Hinge",
+    "Logistic",
+    "Loss",
+    "MarginForm",
+    "MarginLoss",
+    "Order",
+    "Rebalanced",
+    "SquaredHinge",
+    "Surrogate",
+    "Unbiased",
+    "UnbiasedRebalanced",
+    "ZeroOne",
+    "get_loss",
+    "margin_form",
+]

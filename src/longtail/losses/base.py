@@ -23,13 +23,38 @@ class Loss(BaseEstimator, ABC):
     Attributes
     ----------
     name : str
-        What `get_loss` calls it.
+        What it is called; `get_loss` finds the losses of table 1 by it.
     citation : str
         The paper it is taken from, and the place.
     """
 
     name: ClassVar[str]
     citation: ClassVar[str]
+
+    @property
+    def equations(self) -> str:
+        """Where Qaraei et al. 2021 define it: numbers of equations, or a table or section; empty if nowhere."""
+        return ""
+
+    @property
+    def convex(self) -> bool:
+        """Whether both parts are convex in the score; False unless a loss says otherwise."""
+        return False
+
+    @property
+    def lower_bounded(self) -> bool:
+        """Whether neither part falls below every number; False unless a loss says otherwise."""
+        return False
+
+    @property
+    def upper_bounded(self) -> bool:
+        """Whether neither part rises above every number; False unless a loss says otherwise."""
+        return False
+
+    @property
+    def linear_difference(self) -> bool:
+        """Whether `positive` less `negative` is a straight line; False unless a loss says otherwise."""
+        return False
 
     @abstractmethod
     def positive(self, score: npt.ArrayLike) -> Floats:
@@ -114,6 +139,16 @@ class MarginLoss(Loss):
     zero_margin: ClassVar[float]
     dual_bound: ClassVar[float]
     surrogate_scale: ClassVar[float]
+
+    @property
+    def convex(self) -> bool:
+        """True."""
+        return True
+
+    @property
+    def lower_bounded(self) -> bool:
+        """True: it is never below 0."""
+        return True
 
     @abstractmethod
     def value(self, margin: npt.ArrayLike) -> Floats:

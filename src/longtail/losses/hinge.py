@@ -15,7 +15,8 @@ class Hinge(MarginLoss):
     """The hinge, max(1 - z, 0).
 
     Table 1 of Qaraei et al. 2021; times a positive cost of 2/p - 1 it is the red line of its figure 2, the convex
-    replacement of the unbiased hinge of equations 9 and 11. The kink at z = 1 gets the gradient 0.
+    replacement (`Surrogate`) of the unbiased hinge of equations 9 and 11 (`Unbiased`). The kink at z = 1 gets the
+    gradient 0.
 
     Examples
     --------
@@ -35,6 +36,11 @@ class Hinge(MarginLoss):
     zero_margin: ClassVar[float] = 1.0
     dual_bound: ClassVar[float] = 1.0
     surrogate_scale: ClassVar[float] = 1.0
+
+    @property
+    def equations(self) -> str:
+        """Where Qaraei et al. 2021 define it."""
+        return "table 1"
 
     def value(self, margin: npt.ArrayLike) -> Floats:
         """max(1 - z, 0)."""

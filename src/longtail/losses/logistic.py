@@ -37,6 +37,16 @@ class Logistic(MarginLoss):
     dual_bound: ClassVar[float] = 1.0
     surrogate_scale: ClassVar[float] = 1.0 / log(2.0)
 
+    @property
+    def equations(self) -> str:
+        """Where Qaraei et al. 2021 define it."""
+        return "table 1, 17"
+
+    @property
+    def linear_difference(self) -> bool:
+        """True: ln(1 + e^-s) - ln(1 + e^s) is -s."""
+        return True
+
     def value(self, margin: npt.ArrayLike) -> Floats:
         """ln(1 + e^-z)."""
         return np.logaddexp(0.0, -floats(margin))

@@ -36,6 +36,11 @@ class SquaredHinge(MarginLoss):
     dual_bound: ClassVar[float] = inf
     surrogate_scale: ClassVar[float] = 1.0
 
+    @property
+    def equations(self) -> str:
+        """Where Qaraei et al. 2021 define it."""
+        return "table 1"
+
     def value(self, margin: npt.ArrayLike) -> Floats:
         """max(1 - z, 0)^2."""
         return np.square(np.maximum(1.0 - floats(margin), 0.0))
