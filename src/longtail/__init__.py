@@ -24,6 +24,7 @@ __all__ = [
     "evaluate",
     "load",
     "recipe",
+    "resumable",
     "show_progress",
 ]
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from longtail import datasets
     from longtail.corpus import Dataset, Tfidf
     from longtail.engine.progress import show_progress
+    from longtail.engine.spool import resumable
     from longtail.engine.topk import TopK
     from longtail.errors import Interrupted, LongtailError
     from longtail.learners import Learner, OneVsRest, Popularity, TextLearner
@@ -54,6 +56,7 @@ _PLACES = {
     "evaluate": "longtail.metrics",
     "load": "longtail.store",
     "recipe": "longtail.recipes",
+    "resumable": "longtail.engine.spool",
     "show_progress": "longtail.engine.progress",
 }
 

@@ -174,6 +174,34 @@ class LearnerContract:
             np.testing.assert_allclose(single.scores[0], batch.scores[row], rtol=1e-5, atol=1e-6)
             np.testing.assert_array_equal(single.labels[0], batch.labels[row])
 
+    def test_explanations_add_up_to_the_scores(self, fitted, data):
+        X, Y = data
+        top = fitted.predict_topk(X, 4)
+        for row in (0, NO_FEATURES, 40):
+            found = fitted.explain(X[row : row + 1], k=4)
+            assert [why.label for why in found] == [label for label in top.labels[row] if label >= 0]
+            for why, score in zip(found, top.scores[row], strict=False):
+                assert abs(why.score - score) < 1e-4
+                assert abs(why.bias + sum(effect for _, effect in why.parts) - why.score) < 1e-4
+        asked = fitted.explain(X[:1], [8, 2])
+        everything = fitted.predict_topk(X[:1], Y.shape[1])
+        scores = dict(zip(everything.labels[0].tolist(), everything.scores[0].tolist(), strict=True))
+        assert [why.label for why in asked] == [8, 2]
+        assert all(abs(why.score - scores[why.label]) < 1e-4 for why in asked)
+        with pytest.raises(InputError, match="one row"):
+            fitted.explain(X[:2])
+        with pytest.raises(ParameterError):
+            fitted.explain(X[:1], [99])
+
+    def test_estimates_before_training(self, data):
+        learner = self.make()
+        estimate = learner.estimate(*data)
+        assert estimate.seconds >= 0
+        assert estimate.peak_memory_mb > 0
+        assert estimate.model_mb > 0
+        with pytest.raises(NotFittedError):
+            learner.predict_topk(data[0], 1)
+
     def test_labels_can_be_restricted(self, fitted, data):
         X, Y = data
         n_labels = Y.shape[1]

@@ -13,6 +13,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
 
 from longtail.engine.lanes import LANES
+from longtail.engine.spool import BlockSpool
 from longtail.errors import Interrupted, ModelError, ParameterError
 from longtail.learners import OneVsRest
 from longtail.learners.linear.weights import _choose_depths
@@ -162,12 +163,11 @@ def test_depths_cost_least():
     rng = np.random.default_rng(0)
     n_blocks, n_features = 6, 40
     kept = rng.integers(0, 20, (n_blocks, n_features)) * (rng.random((n_blocks, n_features)) < 0.6)
-
-    def features_and_kept(block):
-        features = np.flatnonzero(kept[block]).astype(np.int32)
-        return features, kept[block, features].astype(np.uint8)
-
-    depths, left = _choose_depths(features_and_kept, n_blocks, n_features)
+    with BlockSpool() as spool:
+        for counts in kept:
+            features = np.flatnonzero(counts).astype(np.int32)
+            spool.append([features, counts[features].astype(np.uint8)])
+        depths, left = _choose_depths(spool, n_blocks, n_features)
     for feature in range(n_features):
         costs = [12 * depth + kept[depth:, feature].sum() for depth in range(n_blocks + 1)]
         assert costs[depths[feature]] == min(costs)

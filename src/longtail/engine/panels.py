@@ -47,14 +47,14 @@ class PanelWeights(NamedTuple):
 
 
 @kernel_with(fastmath={"reassoc", "contract", "nsz"})
-def count_kept(weights: Float32, lanes: int, prune_below: Any, kept: npt.NDArray[np.uint8]) -> int:
-    """Count, for each feature, the weights of at least `prune_below` (and not 0) among the first `lanes` lanes."""
+def count_kept(weights: Float32, lanes: int, prune_below: Float32, kept: npt.NDArray[np.uint8]) -> int:
+    """Count each feature's weights, among the first `lanes`, that are not 0 and reach their lane's `prune_below`."""
     total: Any = 0
     for feature in range(weights.shape[0]):
         count: Any = 0
         for lane in range(LANES):
             size = abs(weights[feature, lane])
-            count += np.int64(size >= prune_below and size > 0 and lane < lanes)
+            count += np.int64(size >= prune_below[lane] and size > 0 and lane < lanes)
         kept[feature] = count
         total += count
     return total  # type: ignore[no-any-return]
@@ -64,7 +64,7 @@ def count_kept(weights: Float32, lanes: int, prune_below: Any, kept: npt.NDArray
 def collect_kept(
     weights: Float32,
     lanes: int,
-    prune_below: Any,
+    prune_below: Float32,
     kept: npt.NDArray[np.uint8],
     out_lanes: npt.NDArray[np.uint8],
     out_values: Float32,
@@ -76,7 +76,7 @@ def collect_kept(
             continue
         for lane in range(lanes):
             size = abs(weights[feature, lane])
-            if size >= prune_below and size > 0:
+            if size >= prune_below[lane] and size > 0:
                 out_lanes[at] = lane
                 out_values[at] = weights[feature, lane]
                 at += 1

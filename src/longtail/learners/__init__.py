@@ -1,8 +1,20 @@
-"""What learns: estimators that rank labels."""
+"""What learns: estimators that rank labels, and what goes with every one of them."""
 
 from longtail.learners.base import Learner
+from longtail.learners.calibration import Calibration
+from longtail.learners.estimate import Estimate
+from longtail.learners.explanation import Explanation
 from longtail.learners.linear import BlockWeights, OneVsRest
 from longtail.learners.popularity import Popularity
 from longtail.learners.text import TextLearner
 
-__all__ = ["BlockWeights", "Learner", "OneVsRest", "Popularity", "TextLearner"]
+__all__ = [
+    "BlockWeights",
+    "Calibration",
+    "Estimate",
+    "Explanation",
+    "Learner",
+    "OneVsRest",
+    "Popularity",
+    "TextLearner",
+]

@@ -19,6 +19,8 @@ from sklearn.utils.validation import check_is_fitted
 from longtail.corpus.sparse import as_indicator, as_rows
 from longtail.engine.topk import TopK
 from longtail.errors import InputError, ParameterError
+from longtail.learners.estimate import Estimate
+from longtail.learners.explanation import Explanation
 from longtail.metrics import evaluate
 
 
@@ -117,6 +119,42 @@ class Learner(BaseEstimator):
             )
         return evaluate(self.predict_topk(X, 1), truth, ks=(1,))["P@1"] / 100
 
+    def explain(self, X: Any, labels: Any = None, *, k: int = 5) -> list[Explanation]:
+        """Say what made up the scores of some labels for one row.
+
+        Parameters
+        ----------
+        X : matrix, shape (1, n_features_in_)
+            One row.
+        labels : sequence of label ids, optional
+            Which labels; the k best of the row when left out.
+        k : int
+
+        Returns
+        -------
+        list of Explanation
+            One a label, in the order given, or best first.
+        """
+        check_is_fitted(self, "n_labels_")
+        rows = self._check_rows(X)
+        if rows.shape[0] != 1:
+            raise InputError(f"X has {rows.shape[0]} rows: explain one row at a time.")
+        if labels is None:
+            best = self._topk(rows, _checked_k(k), None).labels[0]
+            chosen = best[best >= 0]
+        else:
+            self._allowed(labels, None)
+            chosen = np.asarray(labels, np.int32)
+        return self._explain(rows, chosen)
+
+    def estimate(self, X: Any, Y: Any) -> Estimate:
+        """Tell what `fit` would take, in time, memory and size of the model; the learner stays as it is."""
+        self._check_parameters()
+        rows, labels = as_rows(X), as_indicator(Y)
+        if rows.shape[0] != labels.shape[0]:
+            raise InputError(f"X has {rows.shape[0]} rows and Y has {labels.shape[0]}: they must be the same rows.")
+        return self._estimate(rows, labels)
+
     def _check_parameters(self) -> None:
         """Refuse parameters that make no sense; called before any work starts."""
 
@@ -125,6 +163,12 @@ class Learner(BaseEstimator):
 
     @abstractmethod
     def _topk(self, X: sp.csr_array, k: int, allowed: npt.NDArray[np.bool_] | None) -> TopK: ...
+
+    def _explain(self, X: sp.csr_array, labels: npt.NDArray[np.int32]) -> list[Explanation]:
+        raise InputError(f"{type(self).__name__} can't say what its scores are made of.")
+
+    def _estimate(self, X: sp.csr_array, Y: sp.csr_array) -> Estimate:
+        raise InputError(f"{type(self).__name__} can't tell what training will take.")
 
     @contextmanager
     def _whole_or_unchanged(self) -> Iterator[None]:

@@ -8,8 +8,11 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from longtail.engine.memory import resident_memory
 from longtail.engine.topk import TopK
 from longtail.learners.base import Learner
+from longtail.learners.estimate import Estimate
+from longtail.learners.explanation import Explanation
 
 
 class Popularity(Learner):
@@ -54,3 +57,11 @@ class Popularity(Learner):
         labels[:, : len(ranking)] = ranking[:k]
         scores[:, : len(ranking)] = shares[:k]
         return TopK(labels, scores)
+
+    def _explain(self, X: sp.csr_array, labels: npt.NDArray[np.int32]) -> list[Explanation]:
+        shares = np.full(self.n_labels_, -np.inf)
+        shares[self.ranking_] = self.shares_
+        return [Explanation(int(label), str(label), float(shares[label]), float(shares[label]), []) for label in labels]
+
+    def _estimate(self, X: sp.csr_array, Y: sp.csr_array) -> Estimate:
+        return Estimate(0.0, resident_memory() / 1e6, 16 * Y.shape[1] / 1e6, 0.0, 1)

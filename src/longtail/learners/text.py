@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -16,6 +18,8 @@ from longtail.corpus.text import Tfidf
 from longtail.engine.topk import TopK
 from longtail.errors import InputError
 from longtail.learners.base import Learner
+from longtail.learners.estimate import Estimate
+from longtail.learners.explanation import Explanation
 from longtail.learners.linear import OneVsRest
 
 
@@ -89,6 +93,32 @@ class TextLearner(Learner):
         """Decide on labels for each text; see `Learner.predict`."""
         check_is_fitted(self, "n_labels_")
         return self.learner_.predict(self._check_rows(X), k=k, min_score=min_score)
+
+    def explain(self, X: Any, labels: Any = None, *, k: int = 5) -> list[Explanation]:
+        """Say what made up the scores of some labels for one text, word by word; see `Learner.explain`."""
+        check_is_fitted(self, "n_labels_")
+        names = self.features_.feature_names()
+        return [why.renamed(features=names) for why in self.learner_.explain(self._check_rows(X), labels, k=k)]
+
+    def estimate(self, X: Any, Y: Any) -> Estimate:
+        """Tell what `fit` would take; the texts are turned into features for it, and that time is counted."""
+        self._check_parameters()
+        start = time.perf_counter()
+        features = Tfidf() if self.features is None else clone(self.features)
+        rows = features.fit_transform(as_texts(X))
+        seconds = time.perf_counter() - start
+        vocabulary = (features.term_bytes_.nbytes + features.term_offsets_.nbytes + 4 * rows.shape[1]) / 1e6
+        inner = (OneVsRest() if self.learner is None else self.learner).estimate(rows, Y)
+        return replace(inner, seconds=inner.seconds + seconds, model_mb=inner.model_mb + vocabulary)
+
+    def add_labels(self, X: Any, Y: Any) -> Self:
+        """Learn new labels from texts and leave the others as they are; see `OneVsRest.add_labels`."""
+        check_is_fitted(self, "n_labels_")
+        if not isinstance(self.learner_, OneVsRest):
+            raise InputError(f"{type(self.learner_).__name__} can't learn new labels later: train it anew.")
+        self.learner_.add_labels(self._check_rows(X), Y)
+        self.n_labels_, self.label_counts_ = self.learner_.n_labels_, self.learner_.label_counts_
+        return self
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters by name; those of a part can be set even while the part is the default None."""

@@ -17,10 +17,12 @@ from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from longtail.corpus.dataset import Dataset
+from longtail.corpus.sparse import as_indicator
 from longtail.engine.progress import progress_bar, show_progress
 from longtail.engine.topk import TopK
 from longtail.errors import InputError, ModelError, ParameterError
-from longtail.learners import Learner
+from longtail.learners import Calibration, Explanation, Learner
+from longtail.learners.calibration import Bins, Method
 from longtail.metrics import Evaluator, Scores
 from longtail.propensity import JainPropensity, Propensity, get_propensity
 from longtail.store.manifest import read_model, write_model
@@ -46,6 +48,8 @@ class Model:
         Name of the recipe that made the learner.
     training : dict, optional
         What is worth knowing of the training: seconds, rows and the like; numbers and text.
+    calibration : Calibration, optional
+        Turns scores into probabilities; `calibrate` makes it.
 
     Examples
     --------
@@ -63,6 +67,7 @@ class Model:
     propensity: Propensity = None  # type: ignore[assignment]  # __post_init__ finds one
     recipe: str | None = None
     training: dict[str, Any] = field(default_factory=dict)
+    calibration: Calibration | None = None
 
     def __post_init__(self) -> None:
         check_is_fitted(self.learner, "n_labels_")
@@ -108,6 +113,7 @@ class Model:
                 "propensity": self.propensity,
                 "recipe": self.recipe,
                 "training": self.training,
+                "calibration": self.calibration,
             },
             Path(path),
         )
@@ -135,7 +141,9 @@ class Model:
         except (NotFittedError, ParameterError) as error:
             raise ModelError(f"{path} is not a usable model: {error}") from error
 
-    def predict_topk(self, X: Any, k: int = 5, *, only: Any = None, exclude: Any = None) -> TopK:
+    def predict_topk(
+        self, X: Any, k: int = 5, *, only: Any = None, exclude: Any = None, probabilities: bool = False
+    ) -> TopK:
         """Rank the k best labels of each row; see `Learner.predict_topk`.
 
         Parameters
@@ -144,13 +152,21 @@ class Model:
         k : int
         only, exclude : sequence of label ids or names, optional
             Rank these labels alone, or all but these.
+        probabilities : bool
+            Give probabilities in the place of scores; the model must have been calibrated. The order stays that of
+            the scores.
         """
-        return self.learner.predict_topk(
+        self._check_calibrated(probabilities)
+        top = self.learner.predict_topk(
             self._rows(X), k, only=self._ids("only", only), exclude=self._ids("exclude", exclude)
         )
+        return self._scored(top, probabilities)
 
-    def iter_topk(self, X: Any, k: int = 5, *, only: Any = None, exclude: Any = None) -> Iterator[TopK]:
+    def iter_topk(
+        self, X: Any, k: int = 5, *, only: Any = None, exclude: Any = None, probabilities: bool = False
+    ) -> Iterator[TopK]:
         """Rank the k best labels some thousand rows at a time, under one progress bar, so that memory stays bounded."""
+        self._check_calibrated(probabilities)
         rows = self._rows(X)
         restriction = {"only": self._ids("only", only), "exclude": self._ids("exclude", exclude)}
         total = len(rows) if self.takes_texts else int(rows.shape[0])
@@ -160,13 +176,98 @@ class Model:
                 with show_progress(False):
                     top = self.learner.predict_topk(chunk, k, **restriction)
                 advance(len(top))
-                yield top
+                yield self._scored(top, probabilities)
 
     def predict_names(
-        self, X: Any, k: int = 5, *, only: Any = None, exclude: Any = None
+        self, X: Any, k: int = 5, *, only: Any = None, exclude: Any = None, probabilities: bool = False
     ) -> list[list[tuple[str, float]]]:
         """Rank the k best labels of each row as (name, score); a model without names gives ids as text."""
-        return self.names(self.predict_topk(X, k, only=only, exclude=exclude))
+        return self.names(self.predict_topk(X, k, only=only, exclude=exclude, probabilities=probabilities))
+
+    def calibrate(
+        self, dataset: Dataset, *, method: Method = "isotonic", bins: Bins | None = "head-torso-tail", k: int = 20
+    ) -> Self:
+        """Learn probabilities from rows that the model wasn't trained on; see `Calibration`.
+
+        Parameters
+        ----------
+        dataset : Dataset
+            Held-out rows with their labels.
+        method, bins
+            See `Calibration`.
+        k : int
+            Labels a row from which it learns.
+
+        Returns
+        -------
+        self
+        """
+        Y, n_new = self._aligned_labels(dataset)
+        counts = np.concatenate([self.label_counts, np.zeros(n_new, np.int64)])
+        top = self.predict_topk(dataset, k)
+        self.calibration = Calibration(method=method, bins=bins).fit(top, Y, counts)
+        return self
+
+    def explain(self, row: Any, labels: Any = None, *, k: int = 5) -> list[Explanation]:
+        """Say what made up the scores of some labels for one text or one row of features.
+
+        Parameters
+        ----------
+        row : str, or matrix with one row
+        labels : sequence of label ids or names, optional
+            Which labels; the k best of the row when left out.
+        k : int
+
+        Returns
+        -------
+        list of Explanation
+
+        Examples
+        --------
+        >>> from longtail import OneVsRest
+        >>> model = Model(OneVsRest(threads=1).fit([[1, 0], [0, 1]], [[1, 0], [0, 1]]), label_names=["left", "right"])
+        >>> why = model.explain([[1, 0]], ["left"])[0]
+        >>> abs(why.bias + sum(effect for _, effect in why.parts) - why.score) < 1e-6
+        True
+        """
+        rows = [row] if isinstance(row, str) else row
+        found = self.learner.explain(
+            self._rows(rows) if not self.takes_texts else rows, self._ids("labels", labels), k=k
+        )
+        return [why.renamed(name=None if self.label_names is None else self.label_names[why.label]) for why in found]
+
+    def add_labels(self, X: Any, Y: Any, label_names: Sequence[str] | None = None) -> Self:
+        """Learn new labels from rows or texts and leave the others as they are; see `OneVsRest.add_labels`.
+
+        Parameters
+        ----------
+        X : matrix, sequence of texts, or Dataset
+        Y : matrix, rows by new labels
+        label_names : sequence of str, optional
+            Names of the new labels; needed if the model has names.
+
+        Returns
+        -------
+        self
+        """
+        add = getattr(self.learner, "add_labels", None)
+        if add is None:
+            raise InputError(f"{type(self.learner).__name__} can't learn new labels later: train it anew.")
+        new = as_indicator(Y)
+        names = list(label_names or [])
+        if (self.label_names is not None or names) and len(names) != new.shape[1]:
+            raise ParameterError("label_names", len(names), f"must hold one name for each of {new.shape[1]} new labels")
+        known = set(self.label_names or ())
+        repeated = next((name for name in names if name in known or names.count(name) > 1), None)
+        if repeated is not None:
+            raise ParameterError("label_names", repeated, "must hold names that no other label has")
+        if names and self.label_names is None:
+            self.label_names = [str(label) for label in range(self.n_labels)]
+        add(self._rows(X), new)
+        if self.label_names is not None:
+            self.label_names = [*self.label_names, *names]
+        self.calibration = None
+        return self
 
     def names(self, top: TopK) -> list[list[tuple[str, float]]]:
         """Put label names in place of ids and leave the padding out."""
@@ -194,6 +295,13 @@ class Model:
             seen = evaluator.n_rows
             evaluator.update(top, Y[seen : seen + len(top)])
         return evaluator.scores()
+
+    def _check_calibrated(self, probabilities: bool) -> None:
+        if probabilities and self.calibration is None:
+            raise InputError("The model has no probabilities yet: calibrate it on held-out rows first.")
+
+    def _scored(self, top: TopK, probabilities: bool) -> TopK:
+        return top if self.calibration is None or not probabilities else self.calibration.probabilities(top)
 
     def _rows(self, X: Any) -> Any:
         if isinstance(X, Dataset):

@@ -10,9 +10,18 @@ from longtail.errors import ModelError
 _ROOMS = {
     "corpus": ("Tfidf",),
     "propensity": ("GivenPropensity", "JainPropensity"),
-    "losses": ("Hinge", "Logistic", "SquaredHinge"),
+    "losses": (
+        "Hinge",
+        "Logistic",
+        "Rebalanced",
+        "SquaredHinge",
+        "Surrogate",
+        "Unbiased",
+        "UnbiasedRebalanced",
+        "ZeroOne",
+    ),
     "weighting": ("ClassBalanced", "InversePropensity", "LogFrequency", "NoWeighting", "PW", "PWcb", "PowerFrequency"),
-    "learners": ("BlockWeights", "OneVsRest", "Popularity", "TextLearner"),
+    "learners": ("BlockWeights", "Calibration", "OneVsRest", "Popularity", "TextLearner"),
 }
 _PUBLIC = {name: f"longtail.{room}" for room, names in _ROOMS.items() for name in names}
 _registered: dict[str, type[Any]] = {}

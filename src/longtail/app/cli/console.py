@@ -60,14 +60,15 @@ def guarded(command: Callable[Arguments, None]) -> Callable[Arguments, None]:
 
 
 @contextmanager
-def step(doing: str, *, outcome: str = "") -> Iterator[None]:
+def step(doing: str, *, outcome: str | Callable[[], str] = "") -> Iterator[None]:
     """Say what was being done, and what became of it, when Ctrl-C comes while the block runs."""
     try:
         yield
     except KeyboardInterrupt as error:
         first = error.__context__ if isinstance(error.__context__, Interrupted) else error  # Ctrl-C may come twice
         stopped = str(first) if isinstance(first, Interrupted) else f"Stopped while {doing}."
-        raise Interrupted(f"{stopped} {outcome}".rstrip()) from None
+        became = outcome if isinstance(outcome, str) else outcome()
+        raise Interrupted(f"{stopped} {became}".rstrip()) from None
 
 
 def note(message: str) -> None:

@@ -41,6 +41,9 @@ def predict(
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FILE", help="Write here, not to standard output.")
     ] = None,
+    probabilities: Annotated[
+        bool, typer.Option("--probabilities", help="Give probabilities; the model must have been calibrated.")
+    ] = False,
     names: Annotated[bool, typer.Option("--names", help="Give names of labels where the input has only ids.")] = False,
 ) -> None:
     """Predict the k best labels of each row.
@@ -61,10 +64,12 @@ name that holds a space or begins with a quote stands in double quotes as a JSON
         loaded = Model.load(model)
         if names and loaded.label_names is None:
             raise InputError("has no label names, because its training data had none: leave --names out.", path=model)
+        if probabilities and loaded.calibration is None:
+            raise InputError("has no probabilities yet: run longtail calibrate with held-out rows first.", path=model)
         with show_progress():
             with step(f"reading {input}"):
                 dataset = _load(input)
-            tops = loaded.iter_topk(dataset, k)
+            tops = loaded.iter_topk(dataset, k, probabilities=probabilities)
             lines = _lines(tops, loaded if names or dataset.X is None else None)
             if out is None:
                 for chunk in lines:

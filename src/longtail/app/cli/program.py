@@ -8,10 +8,16 @@ import typer
 
 from longtail import __version__
 from longtail.app.cli import console
+from longtail.app.cli.calibrate import calibrate
 from longtail.app.cli.data import data
+from longtail.app.cli.estimate import estimate
 from longtail.app.cli.evaluate import evaluate
+from longtail.app.cli.explain import explain
+from longtail.app.cli.losses import losses
 from longtail.app.cli.predict import predict
+from longtail.app.cli.propensity import propensity
 from longtail.app.cli.recipes import recipes
+from longtail.app.cli.report import report
 from longtail.app.cli.train import train
 
 program = typer.Typer(
@@ -24,10 +30,9 @@ program = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-program.command()(train)
-program.command()(predict)
-program.command()(evaluate)
-program.command()(recipes)
+for command in (train, predict, evaluate, report, explain, calibrate, estimate, recipes, losses):
+    program.command()(command)
+program.add_typer(propensity, name="propensity")
 program.add_typer(data, name="data")
 
 

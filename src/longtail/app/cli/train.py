@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -50,19 +49,30 @@ def train(
     ] = None,
     threads: Annotated[int | None, typer.Option(min=1, help="Threads to use; all cores by default.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of everything random.")] = 0,
+    memory_limit: Annotated[
+        str | None,
+        typer.Option(metavar="SIZE", help="Memory that training may take, such as 2GB: fewer threads, or a refusal."),
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on from what an interrupted run with the same arguments finished.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Give the figures as one JSON object.")] = False,
 ) -> None:
     """Train a recipe on a data set and save the model."""
-    with step("preparing", outcome="No model was written."):
+    unfinished = out.resolve().with_name(out.resolve().name + ".unfinished")
+    with step("preparing", outcome=lambda: _outcome(unfinished)):
         from longtail.corpus import load
         from longtail.engine.progress import show_progress
+        from longtail.engine.spool import resumable
         from longtail.store import Model
         from longtail.store.manifest import check_target
 
-        used_propensity = parse_propensity(propensity) if propensity else _published_propensity(train)
+        used_propensity = parse_propensity(propensity) if propensity else published_propensity(train)
         parameters = parse_settings(settings or [])
-        plan = _plan(recipe, parameters, used_propensity, threads=threads, seed=seed)
+        plan = compose(recipe, parameters, used_propensity, threads=threads, seed=seed, memory_limit=memory_limit)
         check_target(out)
+        if not resume:
+            _discard(unfinished)
         with show_progress(), step(f"reading {train}"):
             dataset = load(train)
         learner: Learner = plan
@@ -74,7 +84,7 @@ def train(
                 learner, rows = plan.learner, dataset.X
         _compile(plan)
         start = time.perf_counter()
-        with show_progress(), step("training"):
+        with show_progress(), step("training"), resumable(unfinished):
             learner.fit(rows, dataset.Y)
         figures = {
             "seconds": round(time.perf_counter() - start, 3),
@@ -90,7 +100,9 @@ def train(
                 recipe=recipe,
                 training={**figures, "data": dataset.name},
             ).save(out)
-    figures["peak_memory_mb"] = round(_peak_memory_mb(), 1)
+    from longtail.engine.memory import peak_memory
+
+    figures["peak_memory_mb"] = round(peak_memory() / 1e6, 1)
     figures["model_mb"] = round(sum(file.stat().st_size for file in out.iterdir()) / 1e6, 3)
     if as_json:
         give_json(figures)
@@ -103,8 +115,14 @@ def train(
         )
 
 
-def _plan(
-    recipe: str, parameters: dict[str, Any], propensity: JainPropensity, *, threads: int | None, seed: int
+def compose(
+    recipe: str,
+    parameters: dict[str, Any],
+    propensity: JainPropensity,
+    *,
+    threads: int | None,
+    seed: int,
+    memory_limit: str | None,
 ) -> TextLearner:
     """Compose and check the learner before the data is read; for features, its inner learner is used alone."""
     from longtail.corpus import Tfidf
@@ -114,7 +132,8 @@ def _plan(
     learner, features = find(recipe).build(propensity), Tfidf()
     for part in (learner, features):
         known = part.get_params(deep=False)
-        part.set_params(**{name: value for name, value in (("threads", threads), ("seed", seed)) if name in known})
+        run = (("threads", threads), ("seed", seed), ("memory_limit", memory_limit))
+        part.set_params(**{name: value for name, value in run if name in known})
     settings: dict[bool, dict[str, Any]] = {True: {}, False: {}}  # of the features, of the learner
     for name, value in parameters.items():
         of_features = name.startswith(_FEATURES)
@@ -134,7 +153,7 @@ def _compile(plan: TextLearner) -> None:
     small.fit(["one word", "two words"], [[1, 0], [0, 1]])
 
 
-def _published_propensity(source: str) -> JainPropensity:
+def published_propensity(source: str) -> JainPropensity:
     """Propensities with the constants of a data set of the registry, or the default ones for a file."""
     from longtail.corpus.registry import parse_name
     from longtail.propensity import JainPropensity
@@ -146,19 +165,24 @@ def _published_propensity(source: str) -> JainPropensity:
     return JainPropensity(a=a, b=b)
 
 
+def _outcome(unfinished: Path) -> str:
+    kept = unfinished.is_dir()
+    return "No model was written." + (" Add --resume to the command to go on from there." if kept else "")
+
+
+def _discard(unfinished: Path) -> None:
+    """Remove what an interrupted run left, if that is what stands there."""
+    import shutil
+
+    if unfinished.is_dir() and all(file.suffix == ".blocks" for file in unfinished.iterdir()):
+        shutil.rmtree(unfinished)
+
+
 def _without_threads(learner: Learner) -> Learner:
-    """Forget the number of threads: it belongs to this run, and the model will be used elsewhere."""
+    """Forget threads and memory limit: they belong to this run, and the model will be used elsewhere."""
     parts: list[Any] = [getattr(learner, name, None) for name in ("features", "learner", "features_", "learner_")]
     for part in (learner, *parts):
-        if hasattr(part, "threads"):
-            part.threads = None
+        for name in ("threads", "memory_limit"):
+            if hasattr(part, name):
+                setattr(part, name, None)
     return learner
-
-
-def _peak_memory_mb() -> float:
-    try:
-        import resource
-    except ImportError:  # Windows
-        return 0.0
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak / 1e6 if sys.platform == "darwin" else peak * 1024 / 1e6

@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Generator
 from contextlib import closing
-from queue import Empty, SimpleQueue
-from typing import ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
+from sklearn.utils.validation import check_is_fitted
 
-from longtail.engine.block_solver import HINGE, LOGISTIC, SQUARED_HINGE, Memory, Problem, Rows, solve_block
-from longtail.engine.lanes import LANES
-from longtail.engine.pool import StopFlag, run_blocks, thread_count
-from longtail.engine.rows import count_features, squared_lengths
+from longtail.corpus.sparse import as_indicator
+from longtail.engine.block_solver import HINGE, LOGISTIC, SQUARED_HINGE
+from longtail.engine.memory import parse_memory, resident_memory
+from longtail.engine.pool import thread_count
+from longtail.engine.spool import BlockSpool, is_resumable
 from longtail.engine.topk import TopK
-from longtail.errors import ParameterError
+from longtail.errors import InputError, ParameterError
 from longtail.learners.base import Learner
-from longtail.learners.linear.weights import BlockWeights, Precision, SolvedBlock
-from longtail.losses import Hinge, Logistic, Loss, SquaredHinge, get_loss
-from longtail.weighting import Costs, Weighting, get_weighting
+from longtail.learners.estimate import Estimate
+from longtail.learners.explanation import Explanation
+from longtail.learners.linear.pilot import estimate_blocks
+from longtail.learners.linear.training import BlockTrainer, Settings, block_bytes, row_squares
+from longtail.learners.linear.weights import BlockWeights, Precision
+from longtail.losses import Corrected, Hinge, Logistic, Loss, SquaredHinge, get_loss, margin_form
+from longtail.weighting import Costs, PropensityWeighting, Weighting, get_weighting
 
-_VISITS, _PASSES = 470_000, (8, 50)
 _CODES = {SquaredHinge: SQUARED_HINGE, Hinge: HINGE, Logistic: LOGISTIC}
 
 
@@ -40,7 +43,8 @@ class OneVsRest(Learner):
     Parameters
     ----------
     loss : {"squared-hinge", "hinge", "logistic"} or Loss
-        What a wrong or hesitant answer costs.
+        What a wrong or hesitant answer costs. `Surrogate` and `Rebalanced` of one of the three bring a cost for
+        positive rows, which multiplies that of the weighting; unbiased losses have no lower bound and are refused.
     regularisation : float
         C: the larger, the closer the fit to the training rows.
     weighting : Weighting or str, optional
@@ -56,6 +60,10 @@ class OneVsRest(Learner):
     prune_below : float
         Weights smaller than this are dropped after training; the bias stays. 0.05 halves the model and its time to
         predict, and changes P@k by no more than another seed does.
+    prune_rise : float, optional
+        Prune each label as far as its training loss, measured after every step, rises by no more than this share of
+        its objective; `prune_below` is then where the search begins. A label that would lose more stays whole. It
+        takes about twice the time.
     tolerance : float
         Training of a block of labels stops when no gradient of the dual is larger.
     max_passes : int, optional
@@ -67,6 +75,9 @@ class OneVsRest(Learner):
         Decides the order in which rows are visited.
     threads : int, optional
         Threads for training and prediction, all cores by default; the result is the same for any number.
+    memory_limit : int or str, optional
+        Memory that the process may hold during training, in bytes or as text such as ``"2GB"``: fewer threads are used
+        where it would be passed, and training is refused where even one doesn't fit.
 
     Attributes
     ----------
@@ -104,11 +115,13 @@ class OneVsRest(Learner):
         bias: float = 1.0,
         bias_centre: float | None = None,
         prune_below: float = 0.01,
+        prune_rise: float | None = None,
         tolerance: float = 0.05,
         max_passes: int | None = None,
         precision: Precision = "bfloat16",
         seed: int = 0,
         threads: int | None = None,
+        memory_limit: int | str | None = None,
     ) -> None:
         self.loss = loss
         self.regularisation = regularisation
@@ -117,11 +130,13 @@ class OneVsRest(Learner):
         self.bias = bias
         self.bias_centre = bias_centre
         self.prune_below = prune_below
+        self.prune_rise = prune_rise
         self.tolerance = tolerance
         self.max_passes = max_passes
         self.precision = precision
         self.seed = seed
         self.threads = threads
+        self.memory_limit = memory_limit
 
     @property
     def coef_(self) -> sp.csr_array:
@@ -159,122 +174,138 @@ class OneVsRest(Learner):
             raise ParameterError("normalise", self.normalise, "must be True or False")
         if self.precision not in ("bfloat16", "float32"):
             raise ParameterError("precision", self.precision, "must be bfloat16 or float32")
-        if type(get_loss(self.loss)) not in _CODES:
+        if self.prune_rise is not None and not (_is_number(self.prune_rise) and 0 <= self.prune_rise < math.inf):
+            raise ParameterError("prune_rise", self.prune_rise, "must be a number of at least 0, or None")
+        if self.memory_limit is not None:
+            parse_memory(self.memory_limit)
+        if type(margin_form(self.loss).loss) not in _CODES:
             raise ParameterError("loss", self.loss, "must be squared-hinge, hinge or logistic")
-        get_weighting(self.weighting)
+        weighting = get_weighting(self.weighting)
+        if isinstance(weighting, PropensityWeighting) and isinstance(get_loss(self.loss), Corrected):
+            raise ParameterError(
+                "weighting", self.weighting, "must not use propensities, because the loss does already"
+            )
         thread_count(self.threads)
 
+    def add_labels(self, X: Any, Y: Any) -> Self:
+        """Learn new labels and leave the classifiers of the others as they are, to the last bit.
+
+        Parameters
+        ----------
+        X : matrix, shape (n, n_features_in_)
+            Rows of which it is known whether they have the new labels: the training rows, or others.
+        Y : matrix, shape (n, new labels)
+            The new labels of these rows; they get the ids from the old `n_labels_` on.
+
+        Returns
+        -------
+        self
+
+        Examples
+        --------
+        >>> X = [[1, 0], [0, 1], [1, 1]]
+        >>> learner = OneVsRest(threads=1).fit(X, [[1, 0], [0, 1], [1, 1]])
+        >>> learner.add_labels(X, [[0], [1], [0]]).n_labels_
+        3
+        """
+        check_is_fitted(self, "n_labels_")
+        self._check_parameters()
+        rows, labels = self._check_rows(X), as_indicator(Y)
+        if rows.shape[0] != labels.shape[0]:
+            raise InputError(f"X has {rows.shape[0]} rows and Y has {labels.shape[0]}: they must be the same rows.")
+        if rows.shape[0] == 0:
+            raise InputError("X has no rows: nothing to learn the new labels from.")
+        counts = np.bincount(labels.indices, minlength=labels.shape[1]).astype(np.int64)
+        old = list(self.weights_.blocks())
+        trainer = self._trainer(rows, labels, counts)
+        blocks = [block_labels for _, block_labels in old] + BlockTrainer.blocks_by_frequency(counts)
+        with BlockSpool() as spool:
+            for block, _ in old:
+                spool.append(block)
+            self._train(trainer, blocks, spool)
+            blocks[len(old) :] = [block_labels + np.int32(self.n_labels_) for block_labels in blocks[len(old) :]]
+            weights = BlockWeights.assemble(spool, blocks, self.n_features_in_, self.precision)
+        with self._whole_or_unchanged():
+            self.weights_ = weights
+            self.label_counts_ = np.concatenate([self.label_counts_, counts])
+            self.n_labels_ += int(labels.shape[1])
+        return self
+
     def _fit(self, X: sp.csr_array, Y: sp.csr_array) -> None:
-        costs = get_weighting(self.weighting).costs(self.label_counts_, self.n_rows_)
-        present = np.flatnonzero(self.label_counts_)
-        by_frequency = present[np.argsort(-self.label_counts_[present], kind="stable")].astype(np.int32)
-        block_labels = [by_frequency[start : start + LANES] for start in range(0, len(by_frequency), LANES)]
-        with closing(self._solve(X, Y.tocsc(), costs, block_labels)) as solved:
-            self.weights_ = BlockWeights.assemble(solved, block_labels, self.n_features_in_, self.precision)
+        trainer = self._trainer(X, Y, self.label_counts_)
+        blocks = BlockTrainer.blocks_by_frequency(self.label_counts_)
+        with BlockSpool(trainer.fingerprint(blocks) if is_resumable() else b"") as spool:
+            self._train(trainer, blocks, spool)
+            self.weights_ = BlockWeights.assemble(spool, blocks, self.n_features_in_, self.precision)
 
-    def _solve(
-        self, X: sp.csr_array, Y: sp.csc_array, costs: Costs, block_labels: list[npt.NDArray[np.int32]]
-    ) -> Generator[SolvedBlock]:
-        """Solve the blocks one after the other; features are renumbered so that frequent ones lie close together."""
-        occurrences = np.zeros(X.shape[1], np.int64)
-        count_features(X.indices, occurrences)
-        by_frequency = np.argsort(-occurrences, kind="stable").astype(np.int32)
-        renumbered = np.empty(X.shape[1], np.int32)
-        renumbered[by_frequency] = np.arange(X.shape[1], dtype=np.int32)
-        squared = _squared_lengths(X)
-        scales = self._scales(squared)
-        rows = Rows(
-            indptr=X.indptr.astype(np.int64, copy=False),
-            indices=renumbered[X.indices],
-            values=X.data,
-            scales=scales,
-            squares=(squared * scales * scales + self.bias**2).astype(np.float32),
-            bias=np.float32(self.bias),
+    def _trainer(self, X: sp.csr_array, Y: sp.csr_array, counts: npt.NDArray[np.int64]) -> BlockTrainer:
+        settings = Settings(
+            loss=_CODES[type(margin_form(self.loss).loss)],
+            regularisation=float(self.regularisation),
+            bias=float(self.bias),
+            bias_centre=self.bias_centre,
+            prune_below=float(self.prune_below),
+            prune_rise=self.prune_rise,
+            tolerance=float(self.tolerance),
+            max_passes=self.max_passes,
+            precision=self.precision,
+            seed=int(self.seed),
         )
-        code = _CODES[type(get_loss(self.loss))]
-        max_passes = self.max_passes or int(np.clip(_VISITS // X.shape[0], *_PASSES))
-        spare: SimpleQueue[Memory] = SimpleQueue()
+        costs = get_weighting(self.weighting).costs(counts, X.shape[0])
+        costs = Costs(costs.positive * margin_form(self.loss).costs(len(counts)), costs.negative)
+        return BlockTrainer(settings, X, Y.tocsc(), self._scales(row_squares(X)), costs)
 
-        def work(block: int, stop: StopFlag) -> SolvedBlock:
-            try:
-                memory = spare.get_nowait()
-            except Empty:
-                memory = Memory.allocate(*X.shape)
-            labels = block_labels[block]
-            diagonal, bound = self._dual_limits(code, costs.take(labels))
-            screen = self._screen(code, bound, rows.squares)
-            memory.weights[:] = 0
-            memory.bias_weights[:] = self._bias_start(code, labels)
-            state = np.array([self.seed + (block << 32)], np.uint64)
-            tolerance = np.float32(self.tolerance)
-            problem = Problem(*_positives(Y, labels), code, diagonal, bound, screen, tolerance, max_passes)
-            solve_block(rows, problem, memory, state, stop)
-            kept = SolvedBlock.pruned(
-                memory.weights, memory.bias_weights, len(labels), self.prune_below, self.precision
+    def _train(self, trainer: BlockTrainer, blocks: list[npt.NDArray[np.int32]], spool: BlockSpool) -> None:
+        """Train the blocks that the spool doesn't hold yet, in as many threads as the memory allows."""
+        threads = self._affordable_threads(*trainer.X.shape)
+        with closing(trainer.train(blocks, first=len(spool), threads=threads)) as solved:
+            for block in solved:
+                spool.append(block)
+
+    def _affordable_threads(self, n_rows: int, n_features: int) -> int:
+        """Threads that `memory_limit` leaves room for, and at most `threads`; the result is the same for any number."""
+        threads = thread_count(self.threads)
+        if self.memory_limit is None:
+            return threads
+        limit, used, each = parse_memory(self.memory_limit), resident_memory(), block_bytes(n_rows, n_features)
+        affordable = min(threads, (limit - used) // each)
+        if affordable < 1:
+            raise ParameterError(
+                "memory_limit",
+                self.memory_limit,
+                f"leaves no room: {used / 1e6:,.0f} MB are in use, and a block of labels takes {each / 1e6:,.0f} MB; "
+                f"raise it to {(used + each) / 1e6:,.0f}MB, or train with fewer features or rows",
             )
-            spare.put(memory)
-            return kept._replace(features=by_frequency[kept.features])
+        return affordable
 
-        return run_blocks(
-            work,
-            range(len(block_labels)),
-            threads=self.threads,
-            description="training labels",
-            unit="labels",
-            size=lambda block: len(block_labels[block]),
+    def _estimate(self, X: sp.csr_array, Y: sp.csr_array) -> Estimate:
+        counts = np.bincount(Y.indices, minlength=Y.shape[1]).astype(np.int64)
+        return estimate_blocks(
+            self._trainer(X, Y, counts),
+            BlockTrainer.blocks_by_frequency(counts),
+            self._affordable_threads(*X.shape),
         )
+
+    def _explain(self, X: sp.csr_array, labels: npt.NDArray[np.int32]) -> list[Explanation]:
+        lane_of_label = np.full(self.n_labels_, -1, np.int64)
+        used = np.flatnonzero(self.weights_.lane_labels_ >= 0)
+        lane_of_label[self.weights_.lane_labels_[used]] = used
+        known = lane_of_label[labels] >= 0
+        effects = np.zeros((X.nnz, len(labels)))
+        effects[:, known] = self.weights_.of_features(X.indices, lane_of_label[labels[known]])
+        effects *= (X.data * self._scales(row_squares(X))[0])[:, None]
+        return [
+            Explanation.from_effects(int(label), float(bias), X.indices, effects[:, column])
+            for column, (label, bias) in enumerate(zip(labels, self.intercept_[labels], strict=True))
+        ]
 
     def _topk(self, X: sp.csr_array, k: int, allowed: npt.NDArray[np.bool_] | None) -> TopK:
-        return self.weights_.rank(X, self._scales(_squared_lengths(X)), self.bias, k, allowed, self.threads)
+        return self.weights_.rank(X, self._scales(row_squares(X)), self.bias, k, allowed, self.threads)
 
     def _scales(self, squared_lengths: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         if not self.normalise:
             return np.ones(len(squared_lengths))
         return np.asarray(1 / np.sqrt(np.where(squared_lengths > 0, squared_lengths, 1)))
-
-    def _dual_limits(self, code: int, costs: Costs) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
-        """Diagonal and upper bound of the dual problem, for negative (row 0) and positive labels (row 1)."""
-        cost = np.ones((2, LANES), np.float32)
-        cost[0, : len(costs)], cost[1, : len(costs)] = costs.negative, costs.positive
-        cost *= np.float32(self.regularisation)
-        if code == SQUARED_HINGE:
-            return np.float32(0.5) / cost, np.full_like(cost, np.float32(3e38))
-        return np.zeros_like(cost), cost
-
-    def _bias_start(self, code: int, labels: npt.NDArray[np.int32]) -> npt.NDArray[np.float32]:
-        """Bias weight that the regulariser draws each lane to; lanes without a label are kept quiet."""
-        start = np.full(LANES, -1.0 if code != LOGISTIC else -40.0, np.float32)
-        if self.bias_centre is not None:
-            start[: len(labels)] = self.bias_centre
-        elif code == LOGISTIC:
-            counts = self.label_counts_[labels]
-            start[: len(labels)] = np.log((counts + 0.5) / (self.n_rows_ - counts + 0.5))
-        return start / np.float32(self.bias) if self.bias else np.zeros(LANES, np.float32)
-
-    def _screen(self, code: int, bound: npt.NDArray[np.float32], squares: npt.NDArray[np.float32]) -> np.float32:
-        """Score up to which a row without any label of the block violates nothing by more than the tolerance."""
-        if code != LOGISTIC:
-            return np.float32(-1 + self.tolerance)
-        share = self.tolerance / (4 + float(bound[0].max()) * float(squares.max()))
-        return np.float32(math.log(share / (1 - share)) if share < 1 else math.inf)
-
-
-def _positives(
-    Y: sp.csc_array, labels: npt.NDArray[np.int32]
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int32]]:
-    """Rows with any of these labels, and for each the lanes it has."""
-    columns = [Y.indices[Y.indptr[label] : Y.indptr[label + 1]] for label in labels]
-    rows = np.concatenate(columns).astype(np.int64)
-    lanes = np.repeat(np.arange(len(labels), dtype=np.int32), [len(column) for column in columns])
-    order = np.argsort(rows, kind="stable")
-    distinct, first = np.unique(rows[order], return_index=True)
-    return distinct, np.append(first, len(rows)).astype(np.int64), lanes[order]
-
-
-def _squared_lengths(X: sp.csr_array) -> npt.NDArray[np.float64]:
-    lengths = np.empty(X.shape[0])
-    squared_lengths(X.indptr.astype(np.int64, copy=False), X.data, lengths)
-    return lengths
 
 
 def _is_number(value: object) -> bool:

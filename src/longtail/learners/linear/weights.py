@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Iterator
 from functools import cached_property
-from typing import IO, Any, ClassVar, Literal, NamedTuple, Self
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +14,7 @@ from sklearn.base import BaseEstimator
 from longtail.engine.lanes import LANES, from_bfloat16, to_bfloat16
 from longtail.engine.panels import PanelWeights, collect_kept, count_kept, place_block, rank_rows
 from longtail.engine.pool import StopFlag, run_blocks, thread_count
+from longtail.engine.spool import BlockSpool
 from longtail.engine.topk import TopK
 from longtail.errors import ModelError
 
@@ -40,14 +40,14 @@ class SolvedBlock(NamedTuple):
         weights: npt.NDArray[np.float32],
         bias: npt.NDArray[np.float32],
         lanes: int,
-        prune_below: float,
+        prune_below: npt.NDArray[np.float32],
         precision: Precision,
     ) -> Self:
-        """Take what is worth keeping out of a block's dense weights; the bias is never pruned."""
+        """Take what reaches its lane's `prune_below` out of a block's dense weights; the bias is never pruned."""
         kept = np.empty(len(weights), np.uint8)
-        total = count_kept(weights, lanes, np.float32(prune_below), kept)
+        total = count_kept(weights, lanes, prune_below, kept)
         kept_lanes, values = np.empty(total, np.uint8), np.empty(total, np.float32)
-        collect_kept(weights, lanes, np.float32(prune_below), kept, kept_lanes, values)
+        collect_kept(weights, lanes, prune_below, kept, kept_lanes, values)
         features = np.flatnonzero(kept).astype(np.int32)
         stored = to_bfloat16(values) if precision == "bfloat16" else values
         return cls(features, kept[features], kept_lanes, stored, bias[:lanes].copy())
@@ -92,40 +92,50 @@ class BlockWeights(BaseEstimator):
 
     @classmethod
     def assemble(
-        cls,
-        blocks: Iterable[SolvedBlock],
-        block_labels: list[npt.NDArray[np.int32]],
-        n_features: int,
-        precision: Precision,
+        cls, spool: BlockSpool, block_labels: list[npt.NDArray[np.int32]], n_features: int, precision: Precision
     ) -> Self:
-        """Gather solved blocks as they come; they wait in a temporary file, so that memory holds the result alone."""
+        """Gather solved blocks, which wait in the spool, so that memory holds the result alone."""
         made = cls()
-        lanes = len(block_labels) * LANES
-        made.lane_labels_ = np.full(lanes, -1, np.int32)
-        made.lane_bias_ = np.zeros(lanes, np.float32)
+        n_blocks = len(block_labels)
+        made.lane_labels_ = np.full(n_blocks * LANES, -1, np.int32)
+        made.lane_bias_ = np.zeros(n_blocks * LANES, np.float32)
         dtype = np.dtype(np.uint16 if precision == "bfloat16" else np.float32)
-        places, sizes = [], []
-        with tempfile.TemporaryFile() as spool:
-            for index, (block, labels) in enumerate(zip(blocks, block_labels, strict=True)):
-                made.lane_labels_[index * LANES : index * LANES + len(labels)] = labels
-                made.lane_bias_[index * LANES : index * LANES + len(labels)] = block.bias
-                places.append(spool.tell())
-                sizes.append((len(block.features), len(block.lanes)))
-                for part in block[:4]:
-                    spool.write(part.tobytes())
-
-            def features_and_kept(index: int) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]]:
-                spool.seek(places[index])
-                features = _read(spool, np.dtype(np.int32), sizes[index][0])
-                return features, _read(spool, np.dtype(np.uint8), sizes[index][0])
-
-            made._allocate(*_choose_depths(features_and_kept, len(block_labels), n_features), len(block_labels), dtype)
-            packed, next_entry = made._packed(), made.entry_offsets_[:-1].copy()
-            for index, (_, n_kept) in enumerate(sizes):
-                features, kept = features_and_kept(index)
-                kept_lanes, values = _read(spool, np.dtype(np.uint8), n_kept), _read(spool, dtype, n_kept)
-                place_block(index, features, kept, kept_lanes, values, packed, next_entry)
+        made._allocate(*_choose_depths(spool, n_blocks, n_features), n_blocks, dtype)
+        packed, next_entry = made._packed(), made.entry_offsets_[:-1].copy()
+        for index, labels in enumerate(block_labels):
+            block = SolvedBlock(*spool.read(index))
+            made.lane_labels_[index * LANES : index * LANES + len(labels)] = labels
+            made.lane_bias_[index * LANES : index * LANES + len(labels)] = block.bias
+            place_block(index, *block[:4], packed, next_entry)
         return made
+
+    def blocks(self) -> Iterator[tuple[SolvedBlock, npt.NDArray[np.int32]]]:
+        """Take the weights apart again, into the blocks and their labels."""
+        weights = self._arrays
+        entry_features = np.repeat(np.arange(self.n_features, dtype=np.int32), np.diff(weights.offsets))
+        by_block = np.argsort(weights.lanes // LANES, kind="stable")
+        ends = np.cumsum(np.bincount(weights.lanes // LANES, minlength=len(weights.starts) - 1))
+        feature_of_slot = self._feature_of_slot()
+        for block, end in enumerate(ends):
+            lanes = slice(block * LANES, (block + 1) * LANES)
+            labels = weights.lane_labels[lanes][weights.lane_labels[lanes] >= 0]
+            slot, lane = np.nonzero(weights.panels[weights.starts[block] : weights.starts[block + 1]])
+            own = by_block[ends[block - 1] if block else 0 : end]
+            features = np.concatenate([feature_of_slot[slot], entry_features[own]])
+            places = np.concatenate([lane, weights.lanes[own] % LANES])
+            values = np.concatenate([weights.panels[weights.starts[block] + slot, lane], weights.values[own]])
+            order = np.lexsort((places, features))
+            distinct, kept = np.unique(features, return_counts=True)
+            yield (
+                SolvedBlock(
+                    distinct.astype(np.int32),
+                    kept.astype(np.uint8),
+                    places[order].astype(np.uint8),
+                    values[order],
+                    weights.lane_bias[lanes][: len(labels)],
+                ),
+                labels,
+            )
 
     def _allocate(
         self,
@@ -232,26 +242,42 @@ class BlockWeights(BaseEstimator):
         heights = np.diff(weights.starts)
         row, lane = np.nonzero(weights.panels)
         block = np.repeat(np.arange(len(heights)), heights)[row]
-        feature_of_slot = np.empty(heights.max(initial=0), np.int64)
-        in_panels = np.flatnonzero(weights.depths)
-        feature_of_slot[weights.slots[in_panels]] = in_panels
         features = np.concatenate(
             [
-                feature_of_slot[row - weights.starts[block]],
-                np.repeat(np.arange(self.n_features), np.diff(weights.offsets)),
+                self._feature_of_slot()[row - weights.starts[block]],
+                np.repeat(np.arange(self.n_features, dtype=np.int32), np.diff(weights.offsets)),
             ]
-        ).astype(np.int32)
+        )
         lanes = np.concatenate([block * LANES + lane, weights.lanes.astype(np.int64)])
         values = np.concatenate([weights.panels[row, lane], weights.values])
-        if values.dtype == np.uint16:
-            values = from_bfloat16(values)
-        return sp.csr_array((values, (self.lane_labels_[lanes], features)), shape=(n_labels, self.n_features))
+        return sp.csr_array((_wide(values), (self.lane_labels_[lanes], features)), shape=(n_labels, self.n_features))
+
+    def of_features(self, features: npt.NDArray[np.int32], lanes: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
+        """Weights of some features for some lanes, of shape (features, lanes)."""
+        weights = self._arrays
+        found = np.zeros((len(features), len(lanes)), np.float32)
+        blocks, places = lanes // LANES, lanes % LANES
+        for at, feature in enumerate(features):
+            deep = blocks < weights.depths[feature]
+            rows = weights.starts[blocks[deep]] + weights.slots[feature]
+            found[at, deep] = _wide(weights.panels[rows, places[deep]])
+            entries = slice(weights.offsets[feature], weights.offsets[feature + 1])
+            here = np.flatnonzero(np.isin(weights.lanes[entries], lanes))
+            columns = {int(lane): column for column, lane in enumerate(lanes)}
+            for entry in here:
+                column = columns[int(weights.lanes[entries][entry])]
+                found[at, column] = _wide(weights.values[entries][entry : entry + 1])[0]
+        return found
+
+    def _feature_of_slot(self) -> npt.NDArray[np.int32]:
+        features = np.flatnonzero(self._arrays.depths).astype(np.int32)
+        feature_of_slot = np.empty(len(features), np.int32)
+        feature_of_slot[self._arrays.slots[features]] = features
+        return feature_of_slot
 
 
 def _choose_depths(
-    features_and_kept: Callable[[int], tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]]],
-    n_blocks: int,
-    n_features: int,
+    spool: BlockSpool, n_blocks: int, n_features: int
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
     """Find for each feature how many panels it should stand in, and how many entries are left to it then.
 
@@ -261,7 +287,7 @@ def _choose_depths(
     depths, left = np.zeros(n_features, np.int32), np.zeros(n_features, np.int64)
     behind, cheapest = np.zeros(n_features, np.int64), np.full(n_features, np.inf)
     for block in range(n_blocks - 1, -1, -1):
-        features, kept = features_and_kept(block)
+        features, kept = spool.read(block, 2)
         cost = _PANEL_ROW_COST * (block + 1) + behind[features]
         better = features[cost < cheapest[features]]
         cheapest[better] = _PANEL_ROW_COST * (block + 1) + behind[better]
@@ -274,5 +300,5 @@ def _choose_depths(
     return depths, left
 
 
-def _read(spool: IO[bytes], dtype: np.dtype[Any], count: int) -> npt.NDArray[Any]:
-    return np.frombuffer(spool.read(count * dtype.itemsize), dtype)
+def _wide(values: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
+    return from_bfloat16(values) if values.dtype == np.uint16 else values

@@ -1,0 +1,81 @@
+"""`longtail estimate`: what training would take, before it runs."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from longtail.app.cli.arguments import parse_propensity, parse_settings
+from longtail.app.cli.console import give, give_json, guarded, step
+from longtail.app.cli.train import compose, published_propensity
+
+
+@guarded
+def estimate(
+    recipe: Annotated[
+        str,
+        typer.Argument(metavar="RECIPE", help="Name of a recipe; longtail recipes lists them.", show_default=False),
+    ],
+    train: Annotated[
+        str,
+        typer.Argument(
+            metavar="TRAIN",
+            help="File in XC text, JSONL or .npz format, or a data set's name such as debian-depends:train.",
+            show_default=False,
+        ),
+    ],
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Set a parameter, as for longtail train.")
+    ] = None,
+    propensity: Annotated[
+        str | None, typer.Option(metavar="A,B", help="Constants of the propensity model, as for longtail train.")
+    ] = None,
+    threads: Annotated[int | None, typer.Option(min=1, help="Threads to use; all cores by default.")] = None,
+    memory_limit: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="Memory that training may take, such as 2GB.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Give the figures as one JSON object.")] = False,
+) -> None:
+    """Tell the time, the memory and the size of the model before training.
+
+    The data is read and a few blocks of labels are trained as a trial.
+    """
+    with step("estimating"):
+        from longtail.corpus import load
+        from longtail.engine.memory import parse_memory, peak_memory
+        from longtail.engine.progress import show_progress
+
+        limit = None if memory_limit is None else parse_memory(memory_limit, "--memory-limit")
+        used = parse_propensity(propensity) if propensity else published_propensity(train)
+        plan = compose(recipe, parse_settings(settings or []), used, threads=threads, seed=0, memory_limit=memory_limit)
+        with show_progress():
+            with step(f"reading {train}"):
+                dataset = load(train)
+            rows: Any = dataset.texts
+            learner: Any = plan
+            if dataset.X is not None and plan.learner is not None:
+                learner, rows = plan.learner, dataset.X
+            found = learner.estimate(rows, dataset.Y)
+    figures = {
+        "seconds": round(found.seconds, 2),
+        "peak_memory_mb": round(max(found.peak_memory_mb, peak_memory() / 1e6), 1),
+        "model_mb": round(found.model_mb, 3),
+        "block_mb": round(found.block_mb, 1),
+        "threads": found.threads,
+        "rows": dataset.n_rows,
+        "labels": dataset.n_labels,
+    }
+    if as_json:
+        give_json(figures)
+        return
+    give(
+        f"{recipe} on {dataset.n_rows:,} rows and {dataset.n_labels:,} labels, {found.threads} threads:\n"
+        f"  about {found.seconds:,.1f} s, {figures['peak_memory_mb']:,.0f} MB of memory "
+        f"({found.block_mb:,.0f} MB of it for each thread) and a model of {found.model_mb:,.1f} MB."
+    )
+    if limit is not None and figures["peak_memory_mb"] * 1e6 > limit:
+        give(
+            f"  That is more than {memory_limit}: use fewer threads, fewer features (features.min_rows, "
+            "features.max_features) or a larger prune_below."
+        )

@@ -1,0 +1,130 @@
+"""`longtail explain`: what made up the score of a label."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from longtail.app.cli.console import give_json, give_table, guarded, step
+from longtail.errors import InputError, ParameterError
+
+if TYPE_CHECKING:
+    from longtail.store import Model
+
+
+@guarded
+def explain(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="Directory of the model.", show_default=False)],
+    row: Annotated[
+        str,
+        typer.Argument(
+            metavar="TEXT-or-ROW",
+            help="A text; for a model of features feature:value pairs, such as '3:0.5 17:1'; "
+            "or FILE#N for row N of a file or data set, counted from 0, such as debian-tags:test#7.",
+            show_default=False,
+        ),
+    ],
+    label: Annotated[
+        list[str] | None,
+        typer.Option("--label", metavar="NAME", help="Name or id of a label; can be repeated. The best by default."),
+    ] = None,
+    k: Annotated[int, typer.Option("-k", min=1, help="Labels to explain when none is named.")] = 3,
+    parts: Annotated[int, typer.Option(min=1, help="Words or features to show for each.")] = 10,
+    as_json: Annotated[bool, typer.Option("--json", help="Give everything as one JSON object.")] = False,
+) -> None:
+    """Show which words or features pushed a label up or down.
+
+    What they add and the bias of the label make up its score.
+    """
+    with step("explaining"):
+        from longtail.store import Model
+
+        loaded = Model.load(model)
+        wanted = None if label is None else [_label(name, loaded) for name in label]
+        found = loaded.explain(_row(row, loaded), wanted, k=k)
+    if as_json:
+        give_json(
+            {
+                "labels": [
+                    {"label": why.label, "name": why.name, "score": why.score, "bias": why.bias, "parts": why.parts}
+                    for why in found
+                ]
+            }
+        )
+        return
+    for why in found:
+        shown = why.parts[:parts]
+        rows = [[name, f"{effect:+.4f}"] for name, effect in shown]
+        if len(why.parts) > len(shown):
+            rest = sum(effect for _, effect in why.parts[len(shown) :])
+            rows.append([f"{len(why.parts) - len(shown):,} others", f"{rest:+.4f}"])
+        rows += [["bias", f"{why.bias:+.4f}"], ["score", f"{why.score:+.4f}"]]
+        give_table(why.name, ["", ""], rows)
+
+
+def _label(name: str, model: Model) -> int:
+    if model.label_names is not None and name in model.label_names:
+        return model.label_names.index(name)
+    if name.isdecimal() and int(name) < model.n_labels:
+        return int(name)
+    from difflib import get_close_matches
+
+    close = get_close_matches(name, model.label_names or [], n=1)
+    hint = f" (did you mean {close[0]}?)" if close else ""
+    raise ParameterError("--label", name, f"must be the name of a label, or an id below {model.n_labels}{hint}")
+
+
+def _row(given: str, model: Model) -> Any:
+    source, mark, number = given.rpartition("#")
+    if mark and number.isdecimal() and _is_source(source):
+        return _row_of(source, int(number), model)
+    if model.takes_texts:
+        return given
+    import numpy as np
+    import scipy.sparse as sp
+
+    n_features = model.learner.n_features_in_
+    try:
+        pairs = [(int(feature), float(value)) for feature, value in (part.split(":") for part in given.split())]
+    except ValueError:
+        pairs = []
+    columns = [feature for feature, _ in pairs]
+    if not pairs or not all(0 <= feature < n_features for feature in columns) or len(set(columns)) < len(columns):
+        raise ParameterError(
+            "TEXT-or-ROW",
+            given,
+            f"must be feature:value pairs, each feature once and from 0 to {n_features - 1}, or FILE#N, "
+            "because the model takes features",
+        )
+    order = np.argsort(columns)
+    indices = np.asarray(columns, np.int32)[order]
+    values = np.asarray([value for _, value in pairs], np.float32)[order]
+    return sp.csr_array((values, indices, [0, len(indices)]), shape=(1, n_features))
+
+
+def _is_source(text: str) -> bool:
+    from longtail.corpus.registry import parse_name
+
+    if not text:
+        return False
+    if Path(text).is_file():
+        return True
+    try:
+        return parse_name(text) is not None
+    except ValueError:
+        return False
+
+
+def _row_of(source: str, number: int, model: Model) -> Any:
+    from longtail.corpus import load
+
+    dataset = load(source, labels_optional=True)
+    if number >= dataset.n_rows:
+        raise InputError(f"has {dataset.n_rows:,} rows, counted from 0: there is no row {number:,}.", path=source)
+    if model.takes_texts and dataset.texts is not None:
+        return dataset.texts[number]
+    if not model.takes_texts and dataset.X is not None:
+        return dataset.X[[number]]
+    raise InputError(f"has no {'texts' if model.takes_texts else 'features'}, which the model takes.", path=source)

@@ -1,0 +1,165 @@
+"""Finished blocks on disk: in a temporary file, or in one that outlives the run, so that training can be resumed."""
+
+from __future__ import annotations
+
+import shutil
+import struct
+import tempfile
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from os import PathLike
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from longtail.errors import InputError
+
+_MAGIC = b"longtail blocks 1"
+_DTYPES = tuple(np.dtype(kind) for kind in ("<u1", "<u2", "<i4", "<f4", "<i8", "<f8"))
+_HEAD, _ARRAY = struct.Struct("<IB"), struct.Struct("<Bq")
+
+
+class _Resumption:
+    """Where the spools of this run are kept, and how many have been opened."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.opened = 0
+
+
+_resumption: ContextVar[_Resumption | None] = ContextVar("longtail_resumption", default=None)
+
+
+@contextmanager
+def resumable(path: str | PathLike[str]) -> Iterator[None]:
+    """Keep what learners finish inside in a directory, and go on from what an earlier run left there.
+
+    When the block ends without an error, the directory is removed.
+
+    Parameters
+    ----------
+    path : path-like
+        Directory for the finished blocks; made if it is not there.
+
+    Raises
+    ------
+    InputError
+        When the directory holds blocks of other data, other parameters or another version.
+
+    Examples
+    --------
+    >>> from longtail import OneVsRest
+    >>> with resumable(tempfile.mkdtemp() + "/unfinished"):
+    ...     learner = OneVsRest().fit([[1, 0], [0, 1]], [[1, 0], [0, 1]])
+    """
+    directory = Path(path)
+    if directory.exists() and not directory.is_dir():
+        raise InputError("is a file: give the name of a directory for the finished blocks.", path=directory)
+    directory.mkdir(exist_ok=True)
+    token = _resumption.set(_Resumption(directory))
+    try:
+        yield
+    finally:
+        _resumption.reset(token)
+        if not any(directory.glob("*.blocks")):
+            directory.rmdir()
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+def is_resumable() -> bool:
+    """Whether finished blocks will outlive this run."""
+    return _resumption.get() is not None
+
+
+class BlockSpool:
+    """Arrays of finished blocks, written one block after the other and read back in any order.
+
+    Parameters
+    ----------
+    fingerprint : bytes
+        Says what the blocks belong to; only blocks with the same one are taken up again.
+    """
+
+    def __init__(self, fingerprint: bytes = b"") -> None:
+        self._places: list[int] = []
+        resumption = _resumption.get()
+        head = _MAGIC + len(fingerprint).to_bytes(1, "little") + fingerprint
+        self._file: IO[bytes]
+        self._path: Path | None = None
+        if resumption is None:
+            self._file = tempfile.TemporaryFile()  # noqa: SIM115
+            self._end = self._file.write(head)
+            return
+        self._path = path = resumption.directory / f"{resumption.opened}.blocks"
+        resumption.opened += 1
+        self._file = open(path, "r+b" if path.exists() else "w+b")  # noqa: SIM115
+        found = self._file.read(len(head))
+        if found == head:
+            self._end = len(head)
+            self._find_finished()
+        elif len(found) < len(head) and head.startswith(found):
+            self._file.seek(0)
+            self._end = self._file.write(head)
+        else:
+            self._file.close()
+            raise InputError(
+                "holds blocks of another training (other data, parameters or version of longtail): remove it to "
+                "start anew.",
+                path=path,
+            )
+        self._file.truncate(self._end)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._file.close()
+        if not self._places and self._path is not None:
+            self._path.unlink()
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def append(self, arrays: Sequence[npt.NDArray[Any]]) -> None:
+        """Write the arrays of one more block, each flat."""
+        payload = b"".join(array.tobytes() for array in arrays)
+        sizes = b"".join(_ARRAY.pack(_DTYPES.index(array.dtype), len(array)) for array in arrays)
+        self._file.seek(self._end)
+        self._file.write(_HEAD.pack(zlib.crc32(payload, zlib.crc32(sizes)), len(arrays)) + sizes + payload)
+        self._file.flush()
+        self._places.append(self._end)
+        self._end = self._file.tell()
+
+    def read(self, block: int, arrays: int | None = None) -> list[npt.NDArray[Any]]:
+        """Read the arrays of a block, or only the first few of them."""
+        self._file.seek(self._places[block])
+        _, count = _HEAD.unpack(self._file.read(_HEAD.size))
+        sizes = [_ARRAY.unpack(self._file.read(_ARRAY.size)) for _ in range(count)]
+        return [
+            np.frombuffer(self._file.read(_DTYPES[kind].itemsize * length), _DTYPES[kind])
+            for kind, length in sizes[:arrays]
+        ]
+
+    def _find_finished(self) -> None:
+        """Note the whole blocks of an earlier run; one that was cut off ends the list."""
+        size = self._file.seek(0, 2)
+        while self._end + _HEAD.size <= size:
+            self._file.seek(self._end)
+            checksum, count = _HEAD.unpack(self._file.read(_HEAD.size))
+            sizes = self._file.read(_ARRAY.size * count)
+            if len(sizes) < _ARRAY.size * count:
+                return
+            described = list(_ARRAY.iter_unpack(sizes))
+            if any(kind >= len(_DTYPES) or not 0 <= length <= size for kind, length in described):
+                return
+            wanted = sum(_DTYPES[kind].itemsize * length for kind, length in described)
+            payload = self._file.read(wanted)
+            if len(payload) < wanted or zlib.crc32(payload, zlib.crc32(sizes)) != checksum:
+                return
+            self._places.append(self._end)
+            self._end = self._file.tell()

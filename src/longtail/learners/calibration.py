@@ -1,0 +1,150 @@
+"""Probabilities from scores: how often a prediction with such a score was right on rows that were held out."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from longtail.corpus.sparse import as_indicator
+from longtail.engine.topk import TopK
+from longtail.errors import InputError, ParameterError
+from longtail.metrics import frequency_bins
+
+Method = Literal["isotonic", "platt"]
+Bins = Literal["head-torso-tail", "deciles"]
+
+_FEWEST_PAIRS, _FEWEST_HITS = 100, 10
+
+
+class Calibration(BaseEstimator):
+    """A map from scores to probabilities, one for each bin of label frequency.
+
+    The probability is that of the label being *recorded* for such a row. Where true labels go missing, the probability
+    of its being true is higher; dividing by the label's propensity corrects for that.
+
+    Parameters
+    ----------
+    method : {"isotonic", "platt"}
+        A rising step function, which follows any shape but needs hundreds of predictions, or a logistic curve.
+    bins : {"head-torso-tail", "deciles"}, optional
+        Frequent and rare labels get maps of their own, because the same score means less for a rare label; None for
+        one map for all. A bin with fewer than 100 predictions or 10 right ones takes the map of all.
+
+    Attributes
+    ----------
+    bin_of_label_ : ndarray of int16, shape (labels,)
+        Which map a label uses.
+    knots_, values_ : ndarray of float64
+        Scores and probabilities of all maps, one after the other; between them a map is linear, outside it is level.
+        For "platt" they are the curve's knots too, close together.
+    offsets_ : ndarray of int64
+        Where each map's knots begin and end.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> scores = rng.normal(size=(2000, 1)).astype(np.float32)
+    >>> top = TopK(np.zeros((2000, 1), np.int32), scores)
+    >>> Y = rng.random((2000, 1)) < 1 / (1 + np.exp(-2 * scores))
+    >>> calibration = Calibration(method="platt", bins=None).fit(top, Y, [2000])
+    >>> calibration.probabilities(TopK(np.zeros((1, 1), np.int32), np.zeros((1, 1), np.float32))).scores.round(1)
+    array([[0.5]], dtype=float32)
+    """
+
+    _stored: ClassVar[tuple[str, ...]] = ("bin_of_label_", "knots_", "values_", "offsets_")
+
+    bin_of_label_: npt.NDArray[np.int16]
+    knots_: npt.NDArray[np.float64]
+    values_: npt.NDArray[np.float64]
+    offsets_: npt.NDArray[np.int64]
+
+    def __init__(self, *, method: Method = "isotonic", bins: Bins | None = "head-torso-tail") -> None:
+        self.method = method
+        self.bins = bins
+
+    def fit(self, top: TopK, Y: Any, label_counts: npt.ArrayLike) -> Self:
+        """Learn from the ranked predictions of rows that weren't trained on, and their recorded labels.
+
+        Parameters
+        ----------
+        top : TopK
+        Y : matrix, shape (n, labels)
+        label_counts : array, shape (labels,)
+            Training rows of each label.
+        """
+        if self.method not in ("isotonic", "platt"):
+            raise ParameterError("method", self.method, "must be isotonic or platt")
+        if self.bins not in (None, "head-torso-tail", "deciles"):
+            raise ParameterError("bins", self.bins, "must be head-torso-tail, deciles or None")
+        truth, counts = as_indicator(Y), np.asarray(label_counts)
+        if truth.shape != (len(top), len(counts)):
+            raise InputError(
+                f"Y has shape {truth.shape} for {len(top)} ranked rows and {len(counts)} labels: use the same ones."
+            )
+        row, place = np.nonzero(top.labels >= 0)
+        labels, scores = top.labels[row, place], top.scores[row, place].astype(np.float64)
+        known = row.astype(np.int64) * len(counts) + labels
+        true_rows = np.repeat(np.arange(truth.shape[0], dtype=np.int64), np.diff(truth.indptr))
+        hits = np.isin(known, true_rows * len(counts) + truth.indices).astype(np.float64)
+        if len(scores) < 2 or hits.min() == hits.max():
+            raise InputError("Every prediction is right, or every one wrong: give more held-out rows to calibrate on.")
+        bin_of_label = np.zeros(len(counts), np.int64) if self.bins is None else frequency_bins(counts, self.bins)[0]
+        everywhere = self._curve(scores, hits)
+        curves = []
+        for index in range(int(bin_of_label.max(initial=0)) + 1):
+            inside = bin_of_label[labels] == index
+            right = hits[inside].sum()
+            enough = inside.sum() >= _FEWEST_PAIRS and min(right, inside.sum() - right) >= _FEWEST_HITS
+            curves.append(self._curve(scores[inside], hits[inside]) if enough else everywhere)
+        self.bin_of_label_ = np.where(bin_of_label < 0, len(curves), bin_of_label).astype(np.int16)
+        curves.append(everywhere)  # of labels without a training row
+        self.knots_, self.values_ = (np.concatenate([curve[part] for curve in curves]) for part in (0, 1))
+        self.offsets_ = np.concatenate([[0], np.cumsum([len(curve[0]) for curve in curves])]).astype(np.int64)
+        return self
+
+    def probabilities(self, top: TopK) -> TopK:
+        """Put probabilities in the place of scores; the order of the labels stays, padding gets 0."""
+        check_is_fitted(self, "knots_")
+        result = np.zeros(top.scores.shape, np.float32)
+        bins = np.where(top.labels >= 0, self.bin_of_label_[top.labels], -1)
+        for index in range(len(self.offsets_) - 1):
+            inside, own = bins == index, slice(self.offsets_[index], self.offsets_[index + 1])
+            result[inside] = np.interp(top.scores[inside], self.knots_[own], self.values_[own])
+        return TopK(top.labels, result)
+
+    def _curve(
+        self, scores: npt.NDArray[np.float64], hits: npt.NDArray[np.float64]
+    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        if self.method == "isotonic":
+            from sklearn.isotonic import IsotonicRegression
+
+            fitted = IsotonicRegression(y_min=0, y_max=1, out_of_bounds="clip").fit(scores, hits)
+            return np.asarray(fitted.X_thresholds_, np.float64), np.asarray(fitted.y_thresholds_, np.float64)
+        return _platt_curve(scores, hits)
+
+
+def _platt_curve(
+    scores: npt.NDArray[np.float64], hits: npt.NDArray[np.float64]
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Fit sigma(a s + b) by maximum likelihood with Platt's softened targets; Newton steps from the base rate."""
+    right = hits.sum()
+    targets = np.where(hits > 0, (right + 1) / (right + 2), 1 / (len(hits) - right + 2))
+    centre, spread = scores.mean(), scores.std() or 1.0
+    design = np.column_stack([(scores - centre) / spread, np.ones_like(scores)])
+    beta = np.array([0.0, np.log((right + 1) / (len(hits) - right + 1))])
+    for _ in range(50):
+        share = 1 / (1 + np.exp(-np.clip(design @ beta, -35, 35)))
+        gradient = design.T @ (share - targets)
+        hessian = (design * (share * (1 - share) + 1e-9)[:, None]).T @ design
+        step = np.linalg.solve(hessian, gradient)
+        beta -= step / max(1.0, float(np.abs(step).max()) / 2)
+        if np.abs(step).max() < 1e-9:
+            break
+    reach = np.linspace(-8, 8, 129)  # where the curve bends; beyond it is 0 or 1
+    slope = beta[0] if abs(beta[0]) > 1e-6 else 1e-6
+    knots = np.sort(((reach - beta[1]) / slope) * spread + centre)
+    return knots, 1 / (1 + np.exp(-(beta[0] * (knots - centre) / spread + beta[1])))

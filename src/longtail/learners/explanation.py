@@ -1,0 +1,53 @@
+"""Why a label got its score: what each feature added."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What made up the score of one label for one row: ``score = bias + sum of the parts``.
+
+    Parameters
+    ----------
+    label : int
+    name : str
+        Name of the label, its id as text where it has none.
+    score : float
+        As `predict_topk` gives it.
+    bias : float
+        What the label scores on its own, whatever the row.
+    parts : list of (str, float)
+        Name of a feature (a word, or the feature's number as text) and what it added, the largest effect first;
+        features without effect are left out.
+
+    Examples
+    --------
+    >>> why = Explanation(3, "ships", 0.25, -1.0, [("sail", 1.5), ("train", -0.25)])
+    >>> why.bias + sum(effect for _, effect in why.parts) == why.score
+    True
+    """
+
+    label: int
+    name: str
+    score: float
+    bias: float
+    parts: list[tuple[str, float]]
+
+    @classmethod
+    def from_effects(
+        cls, label: int, bias: float, features: npt.NDArray[np.int32], effects: npt.NDArray[np.float64]
+    ) -> Explanation:
+        """Explain a score by what each feature of a row added."""
+        order = np.argsort(-np.abs(effects), kind="stable")
+        parts = [(str(features[at]), float(effects[at])) for at in order if effects[at] != 0]
+        return cls(label, str(label), bias + float(effects.sum()), bias, parts)
+
+    def renamed(self, name: str | None = None, features: list[str] | None = None) -> Explanation:
+        """Put names in the place of numbers: of the label, and of the features, which are numbers here."""
+        parts = self.parts if features is None else [(features[int(feature)], effect) for feature, effect in self.parts]
+        return replace(self, name=self.name if name is None else name, parts=parts)

@@ -1,0 +1,230 @@
+"""Training of blocks of 64 labels: from rows, labels and costs to pruned weights."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, field
+from queue import Empty, SimpleQueue
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from longtail.engine.block_loss import block_losses
+from longtail.engine.block_solver import LOGISTIC, SQUARED_HINGE, Memory, Problem, Rows, solve_block
+from longtail.engine.lanes import LANES
+from longtail.engine.pool import StopFlag, run_blocks
+from longtail.engine.rows import count_features, squared_lengths
+from longtail.learners.linear.weights import Precision, SolvedBlock
+from longtail.weighting import Costs
+
+Labels = npt.NDArray[np.int32]
+
+_VISITS, _PASSES = 470_000, (8, 50)
+_PRUNE_STEPS, _PRUNE_FACTOR = 16, 1.5
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the training of a block depends on besides rows, labels and costs; see `OneVsRest`."""
+
+    loss: int
+    regularisation: float
+    bias: float
+    bias_centre: float | None
+    prune_below: float
+    prune_rise: float | None
+    tolerance: float
+    max_passes: int | None
+    precision: Precision
+    seed: int
+
+
+@dataclass
+class BlockTrainer:
+    """Trains blocks of labels on one set of rows.
+
+    Features are renumbered so that frequent ones lie close together in memory.
+
+    Parameters
+    ----------
+    settings : Settings
+    X, Y : csr_array and csc_array
+    scales : ndarray of float64, shape (n,)
+        Factor of each row.
+    costs : Costs
+        Of every label of Y.
+    """
+
+    settings: Settings
+    X: sp.csr_array
+    Y: sp.csc_array
+    scales: npt.NDArray[np.float64]
+    costs: Costs
+    rows: Rows = field(init=False)
+
+    def __post_init__(self) -> None:
+        X = self.X
+        occurrences = np.zeros(X.shape[1], np.int64)
+        count_features(X.indices, occurrences)
+        self._by_frequency = np.argsort(-occurrences, kind="stable").astype(np.int32)
+        renumbered = np.empty(X.shape[1], np.int32)
+        renumbered[self._by_frequency] = np.arange(X.shape[1], dtype=np.int32)
+        self.rows = Rows(
+            indptr=X.indptr.astype(np.int64, copy=False),
+            indices=renumbered[X.indices],
+            values=X.data,
+            scales=self.scales,
+            squares=(row_squares(X) * self.scales * self.scales + self.settings.bias**2).astype(np.float32),
+            bias=np.float32(self.settings.bias),
+        )
+        self._spare: SimpleQueue[Memory] = SimpleQueue()
+
+    @staticmethod
+    def blocks_by_frequency(label_counts: npt.NDArray[np.int64]) -> list[Labels]:
+        """Cut the labels that any row has into blocks of like frequency, the most frequent first."""
+        present = np.flatnonzero(label_counts)
+        ordered = present[np.argsort(-label_counts[present], kind="stable")].astype(np.int32)
+        return [ordered[start : start + LANES] for start in range(0, len(ordered), LANES)]
+
+    def train(self, blocks: Sequence[Labels], *, first: int = 0, threads: int | None = None) -> Generator[SolvedBlock]:
+        """Train the blocks from the one with number `first` on, and give them in their order."""
+        try:
+            yield from run_blocks(
+                lambda block, stop: self.solve(blocks[block], block, stop),
+                range(first, len(blocks)),
+                threads=threads,
+                description="training labels",
+                unit="labels",
+                size=lambda block: len(blocks[block]),
+            )
+        finally:
+            self.release()
+
+    def release(self) -> None:
+        """Give the working memory of the blocks back."""
+        self._spare = SimpleQueue()
+
+    def solve(self, labels: Labels, number: int, stop: StopFlag) -> SolvedBlock:
+        """Train one block; its `number` decides the order in which rows are visited."""
+        try:
+            memory = self._spare.get_nowait()
+        except Empty:
+            memory = Memory.allocate(*self.X.shape)
+        settings, code = self.settings, self.settings.loss
+        cost = self._lane_costs(labels)
+        diagonal, bound = _dual_limits(code, cost)
+        memory.weights[:] = 0
+        memory.bias_weights[:] = start = self._bias_start(labels)
+        state = np.array([settings.seed + (number << 32)], np.uint64)
+        max_passes = settings.max_passes or int(np.clip(_VISITS // self.X.shape[0], *_PASSES))
+        tolerance = np.float32(settings.tolerance)
+        problem = Problem(
+            *_positives(self.Y, labels), code, diagonal, bound, self._screen(bound), tolerance, max_passes
+        )
+        solve_block(self.rows, problem, memory, state, stop)
+        thresholds = np.full(LANES, settings.prune_below, np.float32)
+        if settings.prune_rise is not None:
+            thresholds = self._bounded_thresholds(problem, memory, cost, start, stop)
+        kept = SolvedBlock.pruned(memory.weights, memory.bias_weights, len(labels), thresholds, settings.precision)
+        self._spare.put(memory)
+        return kept._replace(features=self._by_frequency[kept.features])
+
+    def fingerprint(self, blocks: Sequence[Labels]) -> bytes:
+        """Digest of everything that the trained blocks depend on."""
+        digest = hashlib.blake2b(repr(self.settings).encode(), digest_size=32)
+        for array in (
+            *(self.X.indptr, self.X.indices, self.X.data, self.Y.indptr, self.Y.indices, self.scales),
+            *(self.costs.positive, self.costs.negative, *blocks),
+        ):
+            digest.update(str(array.dtype).encode())
+            digest.update(np.ascontiguousarray(array).data)
+        return digest.digest()
+
+    def _lane_costs(self, labels: Labels) -> npt.NDArray[np.float32]:
+        """C times the costs of a block's labels: negative (row 0) and positive (row 1)."""
+        costs = self.costs.take(labels)
+        lanes = np.ones((2, LANES), np.float32)
+        lanes[0, : len(costs)], lanes[1, : len(costs)] = costs.negative, costs.positive
+        return lanes * np.float32(self.settings.regularisation)
+
+    def _bias_start(self, labels: Labels) -> npt.NDArray[np.float32]:
+        """Bias weight that the regulariser draws each lane to; lanes without a label are kept quiet."""
+        settings = self.settings
+        start = np.full(LANES, -1.0 if settings.loss != LOGISTIC else -40.0, np.float32)
+        if settings.bias_centre is not None:
+            start[: len(labels)] = settings.bias_centre
+        elif settings.loss == LOGISTIC:
+            counts = np.diff(self.Y.indptr)[labels]
+            start[: len(labels)] = np.log((counts + 0.5) / (self.X.shape[0] - counts + 0.5))
+        return start / np.float32(settings.bias) if settings.bias else np.zeros(LANES, np.float32)
+
+    def _screen(self, bound: npt.NDArray[np.float32]) -> np.float32:
+        """Score up to which a row without any label of the block violates nothing by more than the tolerance."""
+        tolerance = self.settings.tolerance
+        if self.settings.loss != LOGISTIC:
+            return np.float32(-1 + tolerance)
+        share = tolerance / (4 + float(bound[0].max()) * float(self.rows.squares.max()))
+        return np.float32(math.log(share / (1 - share)) if share < 1 else math.inf)
+
+    def _bounded_thresholds(
+        self,
+        problem: Problem,
+        memory: Memory,
+        cost: npt.NDArray[np.float32],
+        bias_start: npt.NDArray[np.float32],
+        stop: StopFlag,
+    ) -> npt.NDArray[np.float32]:
+        """Find for each lane how far it can be pruned before its loss rises by more than `prune_rise` allows.
+
+        Tries `prune_below`, 1.5 times as much, 2.25 times, ... by bisection, and measures the loss each time. What is
+        allowed is a share of the objective before pruning. 0, which prunes nothing, where even the first is too much.
+        """
+        settings, rise = self.settings, self.settings.prune_rise or 0.0
+        costs, loss = cost.astype(np.float64), np.zeros(LANES)
+        block_losses(self.rows, problem, memory.weights, memory.bias_weights, costs, loss, stop)
+        moved = memory.bias_weights.astype(np.float64) - bias_start
+        objective = loss + 0.5 * (np.square(memory.weights, dtype=np.float64).sum(axis=0) + moved**2)
+        allowed = loss + rise * objective
+        steps = max(settings.prune_below, 1e-3) * _PRUNE_FACTOR ** np.arange(_PRUNE_STEPS)
+        low, high = np.full(LANES, -1), np.full(LANES, _PRUNE_STEPS)  # the last that is allowed, the first that isn't
+        pruned, after = np.empty_like(memory.weights), np.zeros(LANES)
+        while (high - low).max() > 1 and not stop[0]:
+            middle = (low + high) // 2
+            trial = np.where(middle >= 0, steps[middle], 0).astype(np.float32)
+            np.multiply(memory.weights, np.abs(memory.weights) >= trial, out=pruned)
+            block_losses(self.rows, problem, pruned, memory.bias_weights, costs, after, stop)
+            fine = after <= allowed
+            low, high = np.where(fine, middle, low), np.where(fine, high, middle)
+        return np.where(low >= 0, steps[low], 0).astype(np.float32)
+
+
+def block_bytes(n_rows: int, n_features: int) -> int:
+    """Working memory for one block at a time, in bytes, at most."""
+    return 4 * LANES * (n_features + n_rows) + (LANES + 10) * n_rows
+
+
+def row_squares(X: sp.csr_array) -> npt.NDArray[np.float64]:
+    """Squared length of each row."""
+    lengths = np.empty(X.shape[0])
+    squared_lengths(X.indptr.astype(np.int64, copy=False), X.data, lengths)
+    return lengths
+
+
+def _dual_limits(code: int, cost: npt.NDArray[np.float32]) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+    """Diagonal and upper bound of the dual problem, for negative (row 0) and positive labels (row 1)."""
+    if code == SQUARED_HINGE:
+        return np.float32(0.5) / cost, np.full_like(cost, np.float32(3e38))
+    return np.zeros_like(cost), cost
+
+
+def _positives(Y: sp.csc_array, labels: Labels) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], Labels]:
+    """Rows with any of these labels, and for each the lanes it has."""
+    columns = [Y.indices[Y.indptr[label] : Y.indptr[label + 1]] for label in labels]
+    rows = np.concatenate(columns).astype(np.int64)
+    lanes = np.repeat(np.arange(len(labels), dtype=np.int32), [len(column) for column in columns])
+    order = np.argsort(rows, kind="stable")
+    distinct, first = np.unique(rows[order], return_index=True)
+    return distinct, np.append(first, len(rows)).astype(np.int64), lanes[order]

@@ -1,0 +1,141 @@
+"""`longtail explain`, `calibrate`, `estimate` and the resumption of `train`, as a user runs them."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from longtail.app.cli.program import program
+from longtail.learners.linear import training
+
+TEXTS = ["a red ship", "a blue ship", "a red tree", "a blue tree", "a red ship and a tree", "a blue bird"]
+LABELS = [["ship"], ["ship"], ["tree"], ["tree"], ["ship", "tree"], ["bird"]]
+
+
+def run(*arguments):
+    return CliRunner().invoke(program, [str(argument) for argument in arguments])
+
+
+def as_json(*arguments):
+    result = run(*arguments, "--json")
+    assert result.exit_code == 0, result.stderr
+    return json.loads(result.stdout)
+
+
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory):
+    path = tmp_path_factory.mktemp("data") / "train.jsonl"
+    lines = [json.dumps({"text": text, "labels": names}) for text, names in zip(TEXTS, LABELS, strict=True)]
+    path.write_text("\n".join(lines * 60) + "\n")
+    return path
+
+
+@pytest.fixture(scope="module")
+def model(texts, tmp_path_factory):
+    out = tmp_path_factory.mktemp("models") / "model"
+    assert run("train", "dismec", texts, "--out", out).exit_code == 0
+    return out
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory):
+    path = tmp_path_factory.mktemp("data") / "train.txt"
+    path.write_text("4 3 2\n0 0:1 1:0.5\n1 2:1\n0,1 0:1 2:1\n0 0:1\n")
+    out = tmp_path_factory.mktemp("models") / "rows"
+    assert run("train", "dismec", path, "--out", out).exit_code == 0
+    return path, out
+
+
+def test_explain_names_the_words(model):
+    (why,) = as_json("explain", model, "a red ship", "--label", "ship")["labels"]
+    assert why["name"] == "ship"
+    assert why["parts"][0][0] == "ship"
+    assert why["parts"][0][1] > 0
+    assert why["bias"] + sum(effect for _, effect in why["parts"]) == pytest.approx(why["score"], abs=1e-4)
+    shown = run("explain", model, "a red ship", "--parts", 1, "-k", 2)
+    assert shown.exit_code == 0
+    assert "others" in shown.stdout
+    assert "score" in shown.stdout
+
+
+def test_explain_a_row_of_a_file(model, texts, rows):
+    by_file = as_json("explain", model, f"{texts}#1", "-k", 1)
+    assert by_file == as_json("explain", model, TEXTS[1], "-k", 1)
+    path, features = rows
+    assert as_json("explain", features, f"{path}#0") == as_json("explain", features, "1:0.5 0:1")
+
+
+@pytest.mark.parametrize(
+    ("row", "more", "message"),
+    [
+        ("words", [], "feature:value"),
+        ("9:1", [], "from 0 to 2"),
+        ("0:1 0:2", [], "each feature once"),
+        ("0:1", ["--label", "7"], "id below 2"),
+    ],
+)
+def test_explain_refuses_what_it_cannot_read(rows, row, more, message):
+    result = run("explain", rows[1], row, *more)
+    assert result.exit_code == 2
+    assert message in " ".join(result.stderr.split())
+
+
+def test_explain_suggests_the_label_that_was_meant(model):
+    result = run("explain", model, "a ship", "--label", "shp")
+    assert result.exit_code == 2
+    assert "did you mean ship?" in result.stderr
+
+
+def test_calibrate_then_predict_probabilities(model, texts, tmp_path):
+    assert run("predict", model, texts, "--probabilities").exit_code == 2
+    figures = as_json("calibrate", model, texts, "--out", tmp_path / "calibrated", "--method", "platt")
+    assert figures["rows"] == 360
+    assert 0 <= figures["ECE@1"] <= 100
+    result = run("predict", tmp_path / "calibrated", texts, "--probabilities", "-k", 3)
+    assert result.exit_code == 0
+    chances = [float(pair.rpartition(":")[2]) for line in result.stdout.splitlines() for pair in line.split()]
+    assert all(0 <= chance <= 1 for chance in chances)
+    assert max(chances) > 0.8
+    assert run("calibrate", model, texts, "--method", "magic").exit_code == 2
+
+
+def test_estimate_before_training(texts):
+    figures = as_json("estimate", "pw-cb-dismec", texts, "--threads", 1)
+    assert figures["rows"] == 360
+    assert figures["labels"] == 3
+    assert figures["seconds"] > 0
+    assert figures["model_mb"] < 1
+    assert figures["peak_memory_mb"] > figures["block_mb"]
+    refused = run("estimate", "dismec", texts, "--memory-limit", "1MB")
+    assert refused.exit_code == 2
+    assert "raise it to" in refused.stderr
+    assert run("train", "dismec", texts, "--out", texts.parent / "no", "--memory-limit", "1MB").exit_code == 2
+    assert not (texts.parent / "no").exists()
+
+
+def test_an_interrupted_run_is_resumed(tmp_path, monkeypatch):
+    data = tmp_path / "data.jsonl"
+    lines = [json.dumps({"text": f"word{number} other", "labels": [f"label {number}"]}) for number in range(200)]
+    data.write_text("\n".join(lines * 2))
+    arguments = ("train", "dismec", data, "--threads", 1, "--out")
+    assert run(*arguments, tmp_path / "whole").exit_code == 0
+    solve, solved = training.BlockTrainer.solve, []
+
+    def interrupt(self, labels, number, stop):
+        if number == 3:
+            raise KeyboardInterrupt
+        return solve(self, labels, number, stop)
+
+    monkeypatch.setattr(training.BlockTrainer, "solve", interrupt)
+    stopped = run(*arguments, tmp_path / "model")
+    assert stopped.exit_code == 130
+    assert "No model was written. Add --resume" in stopped.stderr
+    monkeypatch.setattr(training.BlockTrainer, "solve", lambda *args: solved.append(args[2]) or solve(*args))
+    other = run(*arguments, tmp_path / "model", "--resume", "--set", "regularisation=2")
+    assert other.exit_code == 2
+    assert "another training" in other.stderr
+    assert run(*arguments, tmp_path / "model", "--resume").exit_code == 0
+    assert set(solved) == {0, 3}, "block 0 is that of the trial that compiles"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["data.jsonl", "model", "whole"]
+    for file in (tmp_path / "whole").glob("*.npy"):
+        assert file.read_bytes() == (tmp_path / "model" / file.name).read_bytes()

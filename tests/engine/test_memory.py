@@ -1,0 +1,29 @@
+import numpy as np
+import pytest
+
+from longtail.engine.memory import MemoryWatch, parse_memory, peak_memory, resident_memory
+from longtail.errors import ParameterError
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("1000", 1000), (1000, 1000), ("2kB", 2000), ("1.5 MB", 1_500_000), ("3g", 3 * 10**9), ("0.5TB", 5 * 10**11)],
+)
+def test_amounts(text, size):
+    assert parse_memory(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "much", "-5MB", "5 XB", 0, True, "0GB", "1e9"])
+def test_nonsense_is_refused(text):
+    with pytest.raises(ParameterError, match="memory_limit"):
+        parse_memory(text)
+
+
+def test_a_watch_sees_what_was_held_in_between():
+    before = resident_memory()
+    with MemoryWatch() as watch:
+        held = np.ones(40_000_000, np.uint8)
+        held.sum()
+        del held
+    assert watch.peak > before + 30_000_000
+    assert peak_memory() >= watch.peak * 0.9

@@ -1,0 +1,102 @@
+import numpy as np
+import pytest
+
+from longtail.engine.spool import BlockSpool, resumable
+from longtail.errors import InputError
+
+BLOCKS = [
+    [np.array([1, 5], np.int32), np.array([2.5, -1], np.float32)],
+    [np.array([], np.int32), np.array([7], np.float32)],
+    [np.arange(1000, dtype=np.int32), np.linspace(0, 1, 3, dtype=np.float32)],
+]
+
+
+def fill(spool, blocks=BLOCKS):
+    for block in blocks:
+        spool.append(block)
+
+
+def check(spool, blocks=BLOCKS):
+    assert len(spool) == len(blocks)
+    for index in (2, 0, 1)[-len(blocks) :] if len(blocks) == 3 else range(len(blocks)):
+        for found, wanted in zip(spool.read(index), blocks[index], strict=True):
+            assert found.dtype == wanted.dtype
+            np.testing.assert_array_equal(found, wanted)
+
+
+def left_unfinished(directory, blocks=BLOCKS, fingerprint=b"mine"):
+    """Leave the file of a run that was interrupted after these blocks."""
+    try:
+        with resumable(directory), BlockSpool(fingerprint) as spool:
+            fill(spool, blocks)
+            raise KeyboardInterrupt
+    except KeyboardInterrupt:
+        return directory / "0.blocks"
+
+
+def test_blocks_come_back_in_any_order_and_in_part():
+    with BlockSpool() as spool:
+        fill(spool)
+        check(spool)
+        (first,) = spool.read(2, 1)
+        assert len(first) == 1000
+
+
+def test_a_second_run_goes_on_from_the_first(tmp_path):
+    left_unfinished(tmp_path / "kept", BLOCKS[:2])
+    with resumable(tmp_path / "kept"):
+        with BlockSpool(b"mine") as spool:
+            check(spool, BLOCKS[:2])
+            fill(spool, BLOCKS[2:])
+            check(spool)
+        assert (tmp_path / "kept").exists()
+    assert not (tmp_path / "kept").exists()
+
+
+@pytest.mark.parametrize("cut", [1, 5, 20, 4000])
+def test_a_block_that_was_cut_off_is_left_out(tmp_path, cut):
+    file = left_unfinished(tmp_path / "kept")
+    file.write_bytes(file.read_bytes()[:-cut])
+    with resumable(tmp_path / "kept"), BlockSpool(b"mine") as spool:
+        check(spool, BLOCKS[:2])
+        fill(spool, BLOCKS[2:])
+        check(spool)
+
+
+def test_a_changed_byte_ends_what_is_believed(tmp_path):
+    file = left_unfinished(tmp_path / "kept")
+    content = bytearray(file.read_bytes())
+    content[-1] ^= 1
+    file.write_bytes(content)
+    with resumable(tmp_path / "kept"), BlockSpool(b"mine") as spool:
+        assert len(spool) == 2
+
+
+def test_blocks_of_another_training_are_refused_and_kept(tmp_path):
+    left_unfinished(tmp_path / "kept")
+    with pytest.raises(InputError, match="another training"), resumable(tmp_path / "kept"), BlockSpool(b"other"):
+        pass
+    with resumable(tmp_path / "kept"), BlockSpool(b"mine") as spool:
+        check(spool)
+
+
+def test_spools_of_one_run_are_told_apart(tmp_path):
+    left_unfinished(tmp_path / "kept", fingerprint=b"first")
+    left_unfinished(tmp_path / "other", BLOCKS[:1], b"second").rename(tmp_path / "kept" / "1.blocks")
+    with resumable(tmp_path / "kept"):
+        with BlockSpool(b"first") as spool:
+            assert len(spool) == 3
+        with BlockSpool(b"second") as spool:
+            assert len(spool) == 1
+
+
+def test_nothing_is_left_when_nothing_was_finished(tmp_path):
+    with pytest.raises(RuntimeError), resumable(tmp_path / "kept"):
+        raise RuntimeError
+    assert not (tmp_path / "kept").exists()
+
+
+def test_a_file_in_the_place_of_the_directory(tmp_path):
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(InputError, match="is a file"), resumable(tmp_path / "file"):
+        pass
