@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from longtail.app.cli.console import give_json, give_table, guarded, step
+from longtail.app.cli.console import give, give_json, give_table, guarded, step
 from longtail.errors import InputError, ParameterError
 
 if TYPE_CHECKING:
@@ -54,7 +54,9 @@ def explain(
             }
         )
         return
-    for why in found:
+    for position, why in enumerate(found):
+        if position:
+            give("")
         shown = why.parts[:parts]
         rows = [[name, f"{effect:+.4f}"] for name, effect in shown]
         if len(why.parts) > len(shown):
