@@ -1,16 +1,33 @@
-"""How likely a true label was recorded: the model of Jain et al., its published constants, and known propensities."""
+"""How likely a true label was recorded: the model of Jain et al., its published constants, and estimates from data."""
 
 from longtail.propensity.base import Propensity, check_counts
+from longtail.propensity.fitting import FittedPropensity, fit_jain
 from longtail.propensity.given import GivenPropensity
+from longtail.propensity.hierarchy import estimate_from_hierarchy
 from longtail.propensity.jain import JainPropensity
+from longtail.propensity.pairs import LabelIds
+from longtail.propensity.points import PropensityPoints
 from longtail.propensity.presets import PRESETS, get_propensity, preset
+from longtail.propensity.sample import estimate_from_sample
+from longtail.propensity.saved import describe_propensity, read_propensity, write_propensity
+from longtail.propensity.substitutes import estimate_from_substitutes
 
 __all__ = [
     "PRESETS",
+    "FittedPropensity",
     "GivenPropensity",
     "JainPropensity",
+    "LabelIds",
     "Propensity",
+    "PropensityPoints",
     "check_counts",
+    "describe_propensity",
+    "estimate_from_hierarchy",
+    "estimate_from_sample",
+    "estimate_from_substitutes",
+    "fit_jain",
     "get_propensity",
     "preset",
+    "read_propensity",
+    "write_propensity",
 ]

@@ -9,7 +9,7 @@ from longtail.errors import ModelError
 
 _ROOMS = {
     "corpus": ("Tfidf",),
-    "propensity": ("GivenPropensity", "JainPropensity"),
+    "propensity": ("FittedPropensity", "GivenPropensity", "JainPropensity"),
     "losses": (
         "Hinge",
         "Logistic",

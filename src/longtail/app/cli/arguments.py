@@ -55,9 +55,11 @@ def parse_places(text: str) -> tuple[int, ...]:
 
 
 def parse_propensity(text: str) -> JainPropensity:
-    """Read the constants A,B of the propensity model, or the name of a data set that has published ones."""
-    from longtail.propensity import PRESETS, JainPropensity, preset
+    """Read constants A,B, the name of a data set that has published ones, or a file of longtail propensity fit."""
+    from longtail.propensity import PRESETS, JainPropensity, preset, read_propensity
 
+    if text.endswith(".json") and Path(text).is_file():
+        return read_propensity(text)
     try:
         if "," not in text:
             return preset(text)
@@ -72,7 +74,7 @@ def parse_propensity(text: str) -> JainPropensity:
             "--propensity",
             text,
             "must be A,B, two numbers with A at least 0 and B above 0, such as 0.55,1.5, "
-            f"or the name of a data set with published constants{hint}",
+            f"the name of a data set with published constants{hint}, or a file that longtail propensity fit saved",
         ) from None
 
 
