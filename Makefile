@@ -9,7 +9,7 @@ BENCH_ARGS ?=
 .PHONY: help demo test lint bench clean
 
 help:
-	@echo "make demo    install into $(VENV), train three recipes on the bundled data, show the result"
+	@echo "make demo    install into $(VENV), train three recipes on the bundled data, write a report"
 	@echo "make test    install what the tests need and run them"
 	@echo "make lint    ruff and mypy"
 	@echo "make bench   install the peers into .venv-bench and run the benchmarks (needs data: benchmarks/README.md)"

@@ -1,4 +1,4 @@
-"""The demo: three recipes on bundled data, one table, and what the best of them says about three documents.
+"""The demo: three recipes on bundled data, one table, three documents, and a report to look at.
 
 Run it with ``python -m longtail.app.demo``. Models are kept, so that a second run only predicts.
 """
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from longtail.app.report import ModelResults
     from longtail.corpus import Dataset
     from longtail.metrics import Scores
     from longtail.store import Model
@@ -27,15 +28,18 @@ DOCUMENTS = 3
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Train or load the models, print the table and the documents; returns the exit code."""
+    """Train or load the models, print the table and the documents, write the report; returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m longtail.app.demo", description=__doc__)
-    parser.add_argument("--out", type=Path, default=Path("demo"), help="where the models are kept (default: demo)")
+    parser.add_argument(
+        "--out", type=Path, default=Path("demo"), help="where the models and the report are kept (default: demo)"
+    )
     parser.add_argument("--threads", type=int, default=None, help="threads (default: all cores)")
     options = parser.parse_args(arguments)
 
     from rich.console import Console
 
     from longtail import datasets
+    from longtail.app.report import gather, write
     from longtail.engine.progress import show_progress
     from longtail.errors import Interrupted, LongtailError
 
@@ -50,10 +54,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
             )
             options.out.mkdir(parents=True, exist_ok=True)
             models = {name: _model(name, train, options.out, options.threads, console) for name in RECIPES}
-            scores = {name: model.evaluate(test, ks=KS) for name, model in models.items()}
-        _print_table(scores, console)
-        _print_documents(models["pw-cb-dismec"], train, test, console)
+            places = {name: options.out / name for name in RECIPES}
+            report = gather(models, test, directories=places, threads=options.threads)
+        page = options.out / "report.html"
+        write(report, page)
+        results = {result.name: result for result in report.models}
+        _print_table({name: result.scores for name, result in results.items()}, console)
+        _print_documents(results["pw-cb-dismec"], train, test, console)
         console.print(f"\nThe models are in {options.out}/. Try: longtail evaluate {options.out}/dismec {DATA}:test")
+        console.print(f"Pictures and all figures are in {page}: open it in a browser.", markup=False)
     except LongtailError as error:
         sys.stderr.write(f"error: {error}\n")
         return 2
@@ -87,7 +96,14 @@ def _model(name: str, train: Dataset, out: Path, threads: int | None, console: C
     learner.fit(train.texts or [], train.Y)
     seconds = time.perf_counter() - started
     console.print(f"{name}: {train.n_labels:,} labels trained in {seconds:.1f} s")
-    model = Model(learner, label_names=train.label_names, propensity=propensity, recipe=name)
+    training = {
+        "seconds": round(seconds, 3),
+        "rows": train.n_rows,
+        "features": learner.n_features_in_,
+        "labels": train.n_labels,
+        "data": train.name,
+    }
+    model = Model(learner, label_names=train.label_names, propensity=propensity, recipe=name, training=training)
     model.save(place)
     return model
 
@@ -110,17 +126,17 @@ def _print_table(scores: dict[str, Scores], console: Console) -> None:
     console.print(table)
 
 
-def _print_documents(model: Model, train: Dataset, test: Dataset, console: Console) -> None:
+def _print_documents(result: ModelResults, train: Dataset, test: Dataset, console: Console) -> None:
     """Show the first test documents with a rare recorded label that the model found."""
     counts = train.label_counts
     names = test.label_names or []
     texts = test.texts or []
-    top = model.predict_topk(texts, 5)
+    top = result.top.labels[:, :5]
     shown = 0
     console.print("\n[bold]Three test documents[/] (pw-cb-dismec; ✓ recorded, training rows in brackets)")
     for row in range(test.n_rows):
         recorded = test.Y.indices[test.Y.indptr[row] : test.Y.indptr[row + 1]]
-        predicted = [label for label in top.labels[row] if label >= 0]
+        predicted = [label for label in top[row] if label >= 0]
         if not any(0 < counts[label] <= 10 for label in set(predicted) & set(recorded)):
             continue
         console.print("\n" + textwrap.shorten(texts[row], 230, placeholder=" ..."), style="italic", markup=False)

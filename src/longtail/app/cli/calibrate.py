@@ -87,5 +87,5 @@ def _error_on_other_half(
     first, second = random_split(dataset, test_share=0.5, seed=0)
     trial.calibrate(first, method=method, bins=bins, k=k)
     top = trial.predict_topk(second, min(k, 5), probabilities=True)
-    Y, _ = trial._aligned_labels(second)
+    Y, _ = trial.aligned_labels(second)
     return calibration_error(top, Y, 1), calibration_error(top, Y, min(k, 5))

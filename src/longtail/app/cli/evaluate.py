@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from longtail.app.cli.arguments import parse_places
 from longtail.app.cli.console import give_json, give_table, guarded, step
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from longtail.corpus import Dataset
+    from longtail.store import Model
 
 
 @guarded
@@ -22,28 +29,79 @@ def evaluate(
             show_default=False,
         ),
     ],
-    k: Annotated[str, typer.Option("-k", metavar="K,K...", help="Places at which to measure.")] = "1,3,5",
+    k: Annotated[
+        list[str] | None, typer.Option("-k", metavar="K,K...", help="Places at which to measure; 1,3,5 by default.")
+    ] = None,
+    intervals: Annotated[
+        bool, typer.Option("--intervals", help="Add 95 % intervals from 1,000 drawings of the test rows.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Give the scores as one JSON object.")] = False,
 ) -> None:
     """Measure a model on rows whose labels are known.
 
     All scores are in percent: precision P, nDCG, their propensity-scored forms PSP and PSnDCG, which count rare \
-labels more, recall R, and C, the share of labels that are found at least once.
+labels more, recall R, and C, the share of labels that are found at least once. Then PSR, the reciprocal rank MRR, the \
+average discounted gain ADG, F1 of deciding for the first k labels, and the Hamming loss of that, where less is better.
     """
-    ks = parse_places(k)
+    ks = parse_places("1,3,5" if k is None else ",".join(k))
     with step("evaluating"):
         from longtail.corpus import load
         from longtail.engine.progress import show_progress
+        from longtail.metrics import bootstrap
+        from longtail.metrics.scores import shown
         from longtail.store import Model
 
         loaded = Model.load(model)
+        ranges = {}
         with show_progress():
             with step(f"reading {test}"):
                 dataset = load(test, label_names=loaded.label_names)
-            scores = loaded.evaluate(dataset, ks=ks)
+            if intervals:
+                Y, inverse = truth_and_weights(loaded, dataset)
+                found = bootstrap(ranked(loaded, dataset, max(ks)), Y, inverse_propensity=inverse, ks=ks)
+                scores = {name: interval.value for name, interval in found.items()}
+                ranges = {name: (interval.low, interval.high) for name, interval in found.items()}
+            else:
+                scores = dict(loaded.evaluate(dataset, ks=ks))
     if as_json:
-        give_json({name: round(value, 4) for name, value in scores.items()})
+        values: dict[str, Any] = {name: rounded(name, value) for name, value in scores.items()}
+        if intervals:
+            values["intervals"] = {name: [rounded(name, end) for end in ends] for name, ends in ranges.items()}
+        give_json(values)
         return
-    metrics = dict.fromkeys(name.partition("@")[0] for name in scores)
-    rows = [[metric, *(f"{scores[f'{metric}@{place}']:.2f}" for place in ks)] for metric in metrics]
-    give_table(f"{model} on {test}: {dataset.n_rows:,} rows, percent", ["", *(f"@{place}" for place in ks)], rows)
+    rows = []
+    for metric in dict.fromkeys(name.partition("@")[0] for name in scores):
+        cells = [metric]
+        for name in (f"{metric}@{place}" for place in ks):
+            cells += [shown(name, value) for value in (scores[name], *ranges.get(name, ()))]
+        rows.append(cells)
+    columns = [title for place in ks for title in ([f"@{place}", "low", "high"] if intervals else [f"@{place}"])]
+    kind = "percent, with 95 % intervals" if intervals else "percent"
+    give_table(f"{model} on {test}: {dataset.n_rows:,} rows, {kind}", ["", *columns], rows)
+
+
+def ranked(model: Model, dataset: Dataset, k: int) -> npt.NDArray[np.int32]:
+    """Label ids of the k best labels of each row."""
+    import numpy as np
+
+    return np.concatenate([np.empty((0, k), np.int32), *(top.labels for top in model.iter_topk(dataset, k))])
+
+
+def truth_and_weights(model: Model, dataset: Dataset) -> tuple[Any, npt.NDArray[np.float64]]:
+    """Labels of the data set by the ids of the model, new ones after its own, and the inverse propensities of all."""
+    import numpy as np
+
+    Y, n_new = model.aligned_labels(dataset)
+    counts = np.concatenate([model.label_counts, np.zeros(n_new, np.int64)])
+    return Y, model.propensity.inverse(counts, model.n_rows)
+
+
+def rounded(name: str, value: float) -> float:
+    """Round a percentage to four decimals; Hamming, which is tiny with many labels, to four digits.
+
+    Examples
+    --------
+    >>> rounded("P@1", 66.66666), rounded("Hamming@1", 0.000123456)
+    (66.6667, 0.0001235)
+    """
+    return float(f"{value:.4g}") if name.startswith("Hamming@") and abs(value) < 1 else round(value, 4)

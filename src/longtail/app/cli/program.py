@@ -9,6 +9,7 @@ import typer
 from longtail import __version__
 from longtail.app.cli import console
 from longtail.app.cli.calibrate import calibrate
+from longtail.app.cli.compare import compare
 from longtail.app.cli.data import data
 from longtail.app.cli.estimate import estimate
 from longtail.app.cli.evaluate import evaluate
@@ -30,7 +31,7 @@ program = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (train, predict, evaluate, report, explain, calibrate, estimate, recipes, losses):
+for command in (train, predict, evaluate, compare, report, explain, calibrate, estimate, recipes, losses):
     program.command()(command)
 program.add_typer(propensity, name="propensity")
 program.add_typer(data, name="data")
