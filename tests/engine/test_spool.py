@@ -100,3 +100,38 @@ def test_a_file_in_the_place_of_the_directory(tmp_path):
     (tmp_path / "file").write_text("x")
     with pytest.raises(InputError, match="is a file"), resumable(tmp_path / "file"):
         pass
+
+
+def test_files_of_others_are_neither_taken_nor_removed(tmp_path):
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept" / "thesis.txt").write_text("x")
+    with pytest.raises(InputError, match="other files"), resumable(tmp_path / "kept"):
+        pass
+    assert (tmp_path / "kept" / "thesis.txt").exists()
+    with pytest.raises(InputError, match="is not a directory"), resumable(tmp_path / "missing" / "kept"):
+        pass
+
+
+def test_two_runs_cannot_share_a_file(tmp_path):
+    with resumable(tmp_path / "kept"), BlockSpool(b"mine") as first:
+        fill(first)
+        with pytest.raises(InputError, match="in use"), resumable(tmp_path / "kept"), BlockSpool(b"mine"):
+            pass
+        check(first)
+
+
+def test_a_block_that_changes_under_way_is_noticed(tmp_path):
+    with resumable(tmp_path / "kept"), BlockSpool(b"mine") as spool:
+        fill(spool)
+        file = tmp_path / "kept" / "0.blocks"
+        content = bytearray(file.read_bytes())
+        content[-1] ^= 1
+        file.write_bytes(content)
+        with pytest.raises(InputError, match="was changed"):
+            spool.read(2)
+
+
+def test_without_a_fingerprint_nothing_is_kept(tmp_path):
+    with resumable(tmp_path / "kept"), BlockSpool() as spool:
+        fill(spool)
+        assert not list((tmp_path / "kept").iterdir())

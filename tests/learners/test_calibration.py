@@ -77,7 +77,7 @@ def test_a_model_keeps_its_calibration(tmp_path):
     model = Model(OneVsRest().fit(X[:200], Y[:200]))
     with pytest.raises(InputError, match="calibrate it"):
         model.predict_topk(X, 3, probabilities=True)
-    model.calibrate(Dataset(Y=Y[200:], X=X[200:]))
+    model.calibrate(Dataset(X[200:], Y[200:]))
     plain, likely = model.predict_topk(X, 3), model.predict_topk(X, 3, probabilities=True)
     np.testing.assert_array_equal(plain.labels, likely.labels)
     assert ((likely.scores >= 0) & (likely.scores <= 1)).all()

@@ -42,7 +42,7 @@ def test_where_nothing_goes_missing_the_unbiased_loss_is_the_loss():
     "loss", [Unbiased("hinge", propensity=0.5), Unbiased("logistic", propensity=0.5), "zero-one", ZeroOne()], ids=str
 )
 def test_what_has_no_minimum_is_refused(loss):
-    with pytest.raises(ParameterError, match="^loss must be"):
+    with pytest.raises(ParameterError, match=r"^loss must be"):
         fit(loss=loss)
 
 

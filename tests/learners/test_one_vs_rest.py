@@ -241,13 +241,42 @@ def test_normalised_rows_have_no_scale(factor):
     )
 
 
-def test_weights_that_do_not_fit_together_are_refused(monkeypatch):
-    monkeypatch.setattr("longtail.learners.linear.weights._PANEL_ROW_COST", 1e9)
-    X, Y = small_data()
-    learner = OneVsRest().fit(X, Y)
-    learner.weights_.entry_lanes_[0] = 60000
+def first(array, value):
+    changed = array.copy()
+    changed.flat[0] = value
+    return changed
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("entry_lanes_", lambda lanes: first(lanes, 60000)),
+        ("entry_lanes_", lambda lanes: first(lanes.astype(np.int64), -(2**40))),
+        ("entry_offsets_", lambda offsets: first(offsets, 1)),
+        ("entry_offsets_", lambda offsets: offsets[::-1].copy()),
+        ("entry_values_", lambda values: values[:-1]),
+        ("entry_values_", lambda values: values.astype(np.float64)),
+        ("lane_labels_", lambda labels: first(labels, 2**31 - 1)),
+        ("lane_labels_", lambda labels: first(labels, -2)),
+        ("lane_bias_", lambda bias: bias[:-1]),
+        ("panel_heights_", lambda heights: first(heights, heights[0] + 1)),
+        ("panel_heights_", lambda heights: heights.astype(np.int64)),
+        ("panel_slots_", lambda slots: first(slots, 10_000)),
+        ("panel_slots_", lambda slots: np.where(slots == 1, 0, slots).astype(np.int32)),
+        ("panels_", lambda panels: np.asfortranarray(panels)),
+        ("panels_", lambda panels: panels[:, :32].copy()),
+        ("panels_", lambda panels: panels.astype(np.float64)),
+    ],
+)
+def test_weights_that_do_not_fit_together_are_refused(monkeypatch, name, change):
+    monkeypatch.setattr("longtail.learners.linear.weights._PANEL_ROW_COST", 8.0)
+    X, Y = small_data(n_rows=300, n_features=60, n_labels=200)
+    learner = OneVsRest(prune_below=0.2).fit(X, Y)
+    weights = learner.weights_
+    assert min(len(weights.entry_lanes_), len(weights.panels_)) > 0
+    setattr(weights, name, change(getattr(weights, name)))
     with pytest.raises(ModelError, match="don't fit together"):
-        learner.predict_topk(X, 2)
+        learner.predict_topk(X, 2, only=[0])
 
 
 def test_ctrl_c_stops_training_and_leaves_no_threads():

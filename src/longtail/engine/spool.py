@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 import struct
 import tempfile
 import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from os import PathLike
 from pathlib import Path
@@ -21,6 +20,7 @@ from longtail.errors import InputError
 
 _MAGIC = b"longtail blocks 1"
 _DTYPES = tuple(np.dtype(kind) for kind in ("<u1", "<u2", "<i4", "<f4", "<i8", "<f8"))
+_SUFFIX = ".blocks"
 _HEAD, _ARRAY = struct.Struct("<IB"), struct.Struct("<Bq")
 
 
@@ -60,15 +60,32 @@ def resumable(path: str | PathLike[str]) -> Iterator[None]:
     directory = Path(path)
     if directory.exists() and not directory.is_dir():
         raise InputError("is a file: give the name of a directory for the finished blocks.", path=directory)
+    if not directory.resolve().parent.is_dir():
+        raise InputError(f"can't be made: {directory.resolve().parent} is not a directory.", path=directory)
     directory.mkdir(exist_ok=True)
+    if not holds_blocks_only(directory):
+        raise InputError("holds other files than finished blocks: give another directory.", path=directory)
     token = _resumption.set(_Resumption(directory))
     try:
         yield
+        discard_blocks(directory)
     finally:
         _resumption.reset(token)
-        if not any(directory.glob("*.blocks")):
+        with suppress(OSError):  # there are blocks in it
             directory.rmdir()
-    shutil.rmtree(directory, ignore_errors=True)
+
+
+def holds_blocks_only(directory: Path) -> bool:
+    """Whether a directory holds nothing but finished blocks."""
+    return all(file.suffix == _SUFFIX for file in directory.iterdir())
+
+
+def discard_blocks(directory: Path) -> None:
+    """Remove the finished blocks in a directory, and the directory if nothing else is in it."""
+    for file in directory.glob(f"*{_SUFFIX}"):
+        file.unlink()
+    with suppress(OSError):  # other files are in it
+        directory.rmdir()
 
 
 def is_resumable() -> bool:
@@ -81,23 +98,27 @@ class BlockSpool:
 
     Parameters
     ----------
-    fingerprint : bytes
-        Says what the blocks belong to; only blocks with the same one are taken up again.
+    fingerprint : bytes, optional
+        Says what the blocks belong to; only blocks with the same one are taken up again. Without it the blocks never
+        outlive the spool.
     """
 
-    def __init__(self, fingerprint: bytes = b"") -> None:
+    def __init__(self, fingerprint: bytes | None = None) -> None:
         self._places: list[int] = []
-        resumption = _resumption.get()
-        head = _MAGIC + len(fingerprint).to_bytes(1, "little") + fingerprint
+        resumption = None if fingerprint is None else _resumption.get()
+        head = _MAGIC + len(fingerprint or b"").to_bytes(1, "little") + (fingerprint or b"")
         self._file: IO[bytes]
         self._path: Path | None = None
         if resumption is None:
             self._file = tempfile.TemporaryFile()  # noqa: SIM115
             self._end = self._file.write(head)
             return
-        self._path = path = resumption.directory / f"{resumption.opened}.blocks"
+        self._path = path = resumption.directory / f"{resumption.opened}{_SUFFIX}"
         resumption.opened += 1
         self._file = open(path, "r+b" if path.exists() else "w+b")  # noqa: SIM115
+        if not _locked(self._file):
+            self._file.close()
+            raise InputError("is in use by another run: wait for its end, or train elsewhere.", path=path)
         found = self._file.read(len(head))
         if found == head:
             self._end = len(head)
@@ -118,9 +139,9 @@ class BlockSpool:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._file.close()
         if not self._places and self._path is not None:
-            self._path.unlink()
+            self._path.unlink(missing_ok=True)
+        self._file.close()
 
     def __len__(self) -> int:
         return len(self._places)
@@ -138,12 +159,17 @@ class BlockSpool:
     def read(self, block: int, arrays: int | None = None) -> list[npt.NDArray[Any]]:
         """Read the arrays of a block, or only the first few of them."""
         self._file.seek(self._places[block])
-        _, count = _HEAD.unpack(self._file.read(_HEAD.size))
-        sizes = [_ARRAY.unpack(self._file.read(_ARRAY.size)) for _ in range(count)]
-        return [
-            np.frombuffer(self._file.read(_DTYPES[kind].itemsize * length), _DTYPES[kind])
-            for kind, length in sizes[:arrays]
-        ]
+        checksum, count = _HEAD.unpack(self._file.read(_HEAD.size))
+        sizes = self._file.read(_ARRAY.size * count)
+        described = list(_ARRAY.iter_unpack(sizes))[:arrays]
+        payload = self._file.read(sum(_DTYPES[kind].itemsize * length for kind, length in described))
+        if len(described) == count and zlib.crc32(payload, zlib.crc32(sizes)) != checksum:
+            raise InputError("was changed while it was in use: train again.", path=self._path or "temporary file")
+        found, at = [], 0
+        for kind, length in described:
+            found.append(np.frombuffer(payload, _DTYPES[kind], length, at))
+            at += _DTYPES[kind].itemsize * length
+        return found
 
     def _find_finished(self) -> None:
         """Note the whole blocks of an earlier run; one that was cut off ends the list."""
@@ -163,3 +189,16 @@ class BlockSpool:
                 return
             self._places.append(self._end)
             self._end = self._file.tell()
+
+
+def _locked(file: IO[bytes]) -> bool:
+    """Take the file for this process alone, where the system has locks; False if another process holds it."""
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        return True
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True

@@ -143,8 +143,10 @@ class Learner(BaseEstimator):
             best = self._topk(rows, _checked_k(k), None).labels[0]
             chosen = best[best >= 0]
         else:
-            self._allowed(labels, None)
-            chosen = np.asarray(labels, np.int32)
+            chosen = self._label_ids("labels", labels)
+            unseen = next((int(label) for label in chosen if self.label_counts_[label] == 0), None)
+            if unseen is not None:
+                raise InputError(f"Label {unseen} has no training row, so there is no score to explain.")
         return self._explain(rows, chosen)
 
     def estimate(self, X: Any, Y: Any) -> Estimate:
@@ -198,19 +200,21 @@ class Learner(BaseEstimator):
             return None
         allowed = np.full(self.n_labels_, only is None)
         for name, ids, value in (("only", only, True), ("exclude", exclude, False)):
-            if ids is None:
-                continue
-            requirement = f"must be a flat sequence of label ids from 0 to {self.n_labels_ - 1}"
-            try:
-                labels = np.asarray(ids)
-            except ValueError:  # lists of different lengths
-                raise ParameterError(name, ids, requirement) from None
-            if labels.ndim == 1 and labels.size == 0:
-                continue
-            if labels.ndim != 1 or labels.dtype.kind not in "iu" or labels.min() < 0 or labels.max() >= self.n_labels_:
-                raise ParameterError(name, labels.tolist(), requirement)
-            allowed[labels] = value
+            if ids is not None:
+                allowed[self._label_ids(name, ids)] = value
         return allowed
+
+    def _label_ids(self, name: str, ids: Any) -> npt.NDArray[np.int32]:
+        requirement = f"must be a flat sequence of label ids from 0 to {self.n_labels_ - 1}"
+        try:
+            labels = np.asarray(ids)
+        except ValueError:  # lists of different lengths
+            raise ParameterError(name, ids, requirement) from None
+        if labels.ndim == 1 and labels.size == 0:
+            return np.empty(0, np.int32)
+        if labels.ndim != 1 or labels.dtype.kind not in "iu" or labels.min() < 0 or labels.max() >= self.n_labels_:
+            raise ParameterError(name, labels.tolist(), requirement)
+        return labels.astype(np.int32)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

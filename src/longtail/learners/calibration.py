@@ -90,14 +90,18 @@ class Calibration(BaseEstimator):
         known = row.astype(np.int64) * len(counts) + labels
         true_rows = np.repeat(np.arange(truth.shape[0], dtype=np.int64), np.diff(truth.indptr))
         hits = np.isin(known, true_rows * len(counts) + truth.indices).astype(np.float64)
-        if len(scores) < 2 or hits.min() == hits.max():
-            raise InputError("Every prediction is right, or every one wrong: give more held-out rows to calibrate on.")
+        right = int(hits.sum())
+        if len(hits) < _FEWEST_PAIRS or min(right, len(hits) - right) < _FEWEST_HITS:
+            raise InputError(
+                f"{right:,} of {len(hits):,} predictions are right, and it takes {_FEWEST_PAIRS} predictions, "
+                f"{_FEWEST_HITS} of them right and {_FEWEST_HITS} wrong: give more held-out rows to calibrate on."
+            )
         bin_of_label = np.zeros(len(counts), np.int64) if self.bins is None else frequency_bins(counts, self.bins)[0]
         everywhere = self._curve(scores, hits)
         curves = []
         for index in range(int(bin_of_label.max(initial=0)) + 1):
             inside = bin_of_label[labels] == index
-            right = hits[inside].sum()
+            right = int(hits[inside].sum())
             enough = inside.sum() >= _FEWEST_PAIRS and min(right, inside.sum() - right) >= _FEWEST_HITS
             curves.append(self._curve(scores[inside], hits[inside]) if enough else everywhere)
         self.bin_of_label_ = np.where(bin_of_label < 0, len(curves), bin_of_label).astype(np.int16)

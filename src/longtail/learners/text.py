@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -116,8 +117,9 @@ class TextLearner(Learner):
         check_is_fitted(self, "n_labels_")
         if not isinstance(self.learner_, OneVsRest):
             raise InputError(f"{type(self.learner_).__name__} can't learn new labels later: train it anew.")
-        self.learner_.add_labels(self._check_rows(X), Y)
-        self.n_labels_, self.label_counts_ = self.learner_.n_labels_, self.learner_.label_counts_
+        grown = copy.copy(self.learner_).add_labels(self._check_rows(X), Y)
+        with self._whole_or_unchanged():
+            self.learner_, self.n_labels_, self.label_counts_ = grown, grown.n_labels_, grown.label_counts_
         return self
 
     def set_params(self, **params: Any) -> Self:

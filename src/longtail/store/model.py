@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -24,7 +25,7 @@ from longtail.errors import InputError, ModelError, ParameterError
 from longtail.learners import Calibration, Explanation, Learner
 from longtail.learners.calibration import Bins, Method
 from longtail.metrics import Evaluator, Scores
-from longtail.propensity import JainPropensity, Propensity, get_propensity
+from longtail.propensity import GivenPropensity, JainPropensity, Propensity, get_propensity
 from longtail.store.manifest import read_model, write_model
 from longtail.weighting import PropensityWeighting, Weighting, get_weighting
 
@@ -158,7 +159,7 @@ class Model:
         """
         self._check_calibrated(probabilities)
         top = self.learner.predict_topk(
-            self._rows(X), k, only=self._ids("only", only), exclude=self._ids("exclude", exclude)
+            self.rows(X), k, only=self._ids("only", only), exclude=self._ids("exclude", exclude)
         )
         return self._scored(top, probabilities)
 
@@ -167,7 +168,7 @@ class Model:
     ) -> Iterator[TopK]:
         """Rank the k best labels some thousand rows at a time, under one progress bar, so that memory stays bounded."""
         self._check_calibrated(probabilities)
-        rows = self._rows(X)
+        rows = self.rows(X)
         restriction = {"only": self._ids("only", only), "exclude": self._ids("exclude", exclude)}
         total = len(rows) if self.takes_texts else int(rows.shape[0])
         with progress_bar("predicting", total, "rows") as advance:
@@ -202,7 +203,7 @@ class Model:
         -------
         self
         """
-        Y, n_new = self._aligned_labels(dataset)
+        Y, n_new = self.aligned_labels(dataset)
         counts = np.concatenate([self.label_counts, np.zeros(n_new, np.int64)])
         top = self.predict_topk(dataset, k)
         self.calibration = Calibration(method=method, bins=bins).fit(top, Y, counts)
@@ -232,7 +233,7 @@ class Model:
         """
         rows = [row] if isinstance(row, str) else row
         found = self.learner.explain(
-            self._rows(rows) if not self.takes_texts else rows, self._ids("labels", labels), k=k
+            self.rows(rows) if not self.takes_texts else rows, self._ids("labels", labels), k=k
         )
         return [why.renamed(name=None if self.label_names is None else self.label_names[why.label]) for why in found]
 
@@ -254,19 +255,20 @@ class Model:
         if add is None:
             raise InputError(f"{type(self.learner).__name__} can't learn new labels later: train it anew.")
         new = as_indicator(Y)
-        names = list(label_names or [])
+        names = [] if label_names is None else list(label_names)
         if (self.label_names is not None or names) and len(names) != new.shape[1]:
             raise ParameterError("label_names", len(names), f"must hold one name for each of {new.shape[1]} new labels")
-        known = set(self.label_names or ())
-        repeated = next((name for name in names if name in known or names.count(name) > 1), None)
-        if repeated is not None:
-            raise ParameterError("label_names", repeated, "must hold names that no other label has")
-        if names and self.label_names is None:
-            self.label_names = [str(label) for label in range(self.n_labels)]
-        add(self._rows(X), new)
-        if self.label_names is not None:
-            self.label_names = [*self.label_names, *names]
-        self.calibration = None
+        if isinstance(self.propensity, GivenPropensity):
+            raise InputError("The propensities were given label by label, and new labels have none: train it anew.")
+        all_names = None
+        if names:
+            all_names = [*(self.label_names or map(str, range(self.n_labels))), *names]
+            known: set[str] = set()
+            repeated = next((name for name in all_names if name in known or known.add(name)), None)  # type: ignore[func-returns-value]
+            if repeated is not None:
+                raise ParameterError("label_names", repeated, "must hold names that no other label has")
+        grown = getattr(copy.copy(self.learner), "add_labels")(self.rows(X), new)  # noqa: B009
+        self.learner, self.label_names, self.calibration = grown, all_names or self.label_names, None
         return self
 
     def names(self, top: TopK) -> list[list[tuple[str, float]]]:
@@ -287,7 +289,7 @@ class Model:
         Propensities come from the training rows of this model; where they were given, labels that it has never seen
         get the smallest. Labels are matched by name where both sides have names, else by id.
         """
-        Y, n_new = self._aligned_labels(dataset)
+        Y, n_new = self.aligned_labels(dataset)
         counts = np.concatenate([self.label_counts, np.zeros(n_new, np.int64)])
         inverse = self.propensity.inverse(counts, self.n_rows)
         evaluator = Evaluator(len(counts), inverse_propensity=inverse, ks=ks)
@@ -303,7 +305,8 @@ class Model:
     def _scored(self, top: TopK, probabilities: bool) -> TopK:
         return top if self.calibration is None or not probabilities else self.calibration.probabilities(top)
 
-    def _rows(self, X: Any) -> Any:
+    def rows(self, X: Any) -> Any:
+        """Give the rows in the form that the learner takes: texts, or a checked matrix."""
         if isinstance(X, Dataset):
             found, wanted = (X.texts, "texts") if self.takes_texts else (X.X, "features")
             if found is None:
@@ -313,15 +316,17 @@ class Model:
         return X if self.takes_texts else self.learner._check_rows(X)
 
     def _ids(self, name: str, labels: Any) -> Any:
+        if isinstance(labels, str):
+            raise ParameterError(name, labels, "must be a sequence of labels, not one text")
         if labels is None or self.label_names is None or not any(isinstance(label, str) for label in labels):
             return labels
         ids = {label: index for index, label in enumerate(self.label_names)}
-        unknown = [label for label in labels if label not in ids]
+        unknown = [label for label in labels if isinstance(label, str) and label not in ids]
         if unknown:
             raise ParameterError(name, unknown[0], "must hold names of labels that the model knows")
-        return [ids[label] for label in labels]
+        return [ids[label] if isinstance(label, str) else label for label in labels]
 
-    def _aligned_labels(self, dataset: Dataset) -> tuple[sp.csr_array, int]:
+    def aligned_labels(self, dataset: Dataset) -> tuple[sp.csr_array, int]:
         """Labels of the data set by the ids of the model, those the model doesn't know after its own."""
         ours, theirs = self.label_names, dataset.label_names
         if ours is None or theirs is None or theirs == ours or len(set(ours)) < len(ours):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from longtail.app.cli.console import give, give_json, guarded, note, step
-from longtail.errors import ParameterError
+from longtail.errors import InputError, ParameterError
 
 if TYPE_CHECKING:
     from longtail.corpus import Dataset
@@ -59,25 +59,30 @@ def calibrate(
         with show_progress():
             with step(f"reading {held_out}"):
                 dataset = load(held_out, label_names=loaded.label_names)
-            error = _error_on_other_half(loaded, dataset, how, maps, k)
             loaded.calibrate(dataset, method=how, bins=maps, k=k)
+            error = _error_on_other_half(loaded, dataset, how, maps, k)
         with step("saving the model"):
             loaded.save(target)
-    figures = {"rows": dataset.n_rows, "ECE@1": round(error[0], 4), f"ECE@{min(k, 5)}": round(error[1], 4)}
+    places = (1, min(k, 5))
     if as_json:
-        give_json(figures)
+        rounded = [None if error is None else round(value, 4) for value in error or places]
+        give_json({"rows": dataset.n_rows, **{f"ECE@{at}": value for at, value in zip(places, rounded, strict=True)}})
         note(f"Saved to {target}.")
         return
-    give(
-        f"Calibrated {model} on {dataset.n_rows:,} rows. Expected calibration error, learned on one half of them and "
-        f"measured on the other: {error[0]:.2f} % at 1, {error[1]:.2f} % at {min(k, 5)}.\nSaved to {target}."
-    )
+    measured = "They are too few to measure the calibration error on a half of them."
+    if error is not None:
+        measured = (
+            "Expected calibration error, learned on one half of them and measured on the other: "
+            + ", ".join(f"{value:.2f} % at {place}" for place, value in zip(places, error, strict=True))
+            + "."
+        )
+    give(f"Calibrated {model} on {dataset.n_rows:,} rows. {measured}\nSaved to {target}.")
 
 
 def _error_on_other_half(
     model: Model, dataset: Dataset, method: Method, bins: Bins | None, k: int
-) -> tuple[float, float]:
-    """Calibrate a copy on one half of the rows and measure it on the other."""
+) -> tuple[float, float] | None:
+    """Calibrate a copy on one half of the rows and measure it on the other; None where a half is too small."""
     import copy
 
     from longtail.corpus import random_split
@@ -85,7 +90,10 @@ def _error_on_other_half(
 
     trial = copy.copy(model)
     first, second = random_split(dataset, test_share=0.5, seed=0)
-    trial.calibrate(first, method=method, bins=bins, k=k)
+    try:
+        trial.calibrate(first, method=method, bins=bins, k=k)
+    except InputError:
+        return None
     top = trial.predict_topk(second, min(k, 5), probabilities=True)
     Y, _ = trial.aligned_labels(second)
     return calibration_error(top, Y, 1), calibration_error(top, Y, min(k, 5))

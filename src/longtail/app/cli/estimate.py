@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from longtail.app.cli.arguments import parse_propensity, parse_settings
 from longtail.app.cli.console import give, give_json, guarded, step
-from longtail.app.cli.train import compose, published_propensity
+from longtail.app.cli.train import compose, published_propensity, ready
 
 
 @guarded
@@ -48,14 +48,12 @@ def estimate(
 
         limit = None if memory_limit is None else parse_memory(memory_limit, "--memory-limit")
         used = parse_propensity(propensity) if propensity else published_propensity(train)
-        plan = compose(recipe, parse_settings(settings or []), used, threads=threads, seed=0, memory_limit=memory_limit)
+        parameters = parse_settings(settings or [])
+        plan = compose(recipe, parameters, used, threads=threads, seed=0, memory_limit=memory_limit)
         with show_progress():
             with step(f"reading {train}"):
                 dataset = load(train)
-            rows: Any = dataset.texts
-            learner: Any = plan
-            if dataset.X is not None and plan.learner is not None:
-                learner, rows = plan.learner, dataset.X
+            learner, rows = ready(plan, parameters, dataset, train)
             found = learner.estimate(rows, dataset.Y)
     figures = {
         "seconds": round(found.seconds, 2),

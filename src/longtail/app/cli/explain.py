@@ -109,13 +109,9 @@ def _row(given: str, model: Model) -> Any:
 def _is_source(text: str) -> bool:
     from longtail.corpus.registry import parse_name
 
-    if not text:
-        return False
-    if Path(text).is_file():
-        return True
     try:
-        return parse_name(text) is not None
-    except ValueError:
+        return bool(text) and (Path(text).is_file() or parse_name(text) is not None)
+    except (ValueError, OSError):  # a text that is no name of a file, such as a long one
         return False
 
 

@@ -13,6 +13,7 @@ from longtail.app.cli.console import give, give_json, guarded, note, step
 from longtail.errors import ParameterError
 
 if TYPE_CHECKING:
+    from longtail.corpus import Dataset
     from longtail.learners import Learner, TextLearner
     from longtail.propensity import JainPropensity
 
@@ -63,7 +64,7 @@ def train(
     with step("preparing", outcome=lambda: _outcome(unfinished)):
         from longtail.corpus import load
         from longtail.engine.progress import show_progress
-        from longtail.engine.spool import resumable
+        from longtail.engine.spool import discard_blocks, holds_blocks_only, resumable
         from longtail.store import Model
         from longtail.store.manifest import check_target
 
@@ -71,35 +72,32 @@ def train(
         parameters = parse_settings(settings or [])
         plan = compose(recipe, parameters, used_propensity, threads=threads, seed=seed, memory_limit=memory_limit)
         check_target(out)
-        if not resume:
-            _discard(unfinished)
         with show_progress(), step(f"reading {train}"):
             dataset = load(train)
-        learner: Learner = plan
-        rows: Any = dataset.texts
-        if dataset.X is not None:
-            for name in filter(lambda name: name.startswith(_FEATURES), parameters):
-                raise ParameterError(name, parameters[name], f"is for texts, and {train} holds features")
-            if plan.learner is not None:
-                learner, rows = plan.learner, dataset.X
-        _compile(plan)
-        start = time.perf_counter()
-        with show_progress(), step("training"), resumable(unfinished):
-            learner.fit(rows, dataset.Y)
-        figures = {
-            "seconds": round(time.perf_counter() - start, 3),
-            "rows": dataset.n_rows,
-            "features": learner.n_features_in_,
-            "labels": dataset.n_labels,
-        }
-        with step("saving the model"):
-            Model(
-                _without_threads(learner),
-                label_names=dataset.label_names,
-                propensity=used_propensity,
-                recipe=recipe,
-                training={**figures, "data": dataset.name},
-            ).save(out)
+        learner, rows = ready(plan, parameters, dataset, train)
+        if not resume and unfinished.is_dir() and holds_blocks_only(unfinished):
+            note(
+                "Starting anew: what an interrupted run had finished is discarded; --resume would have gone on from it."
+            )
+            discard_blocks(unfinished)
+        with resumable(unfinished):
+            start = time.perf_counter()
+            with show_progress(), step("training"):
+                learner.fit(rows, dataset.Y)
+            figures = {
+                "seconds": round(time.perf_counter() - start, 3),
+                "rows": dataset.n_rows,
+                "features": learner.n_features_in_,
+                "labels": dataset.n_labels,
+            }
+            with step("saving the model"):  # what is finished is kept until it is saved
+                Model(
+                    _without_threads(learner),
+                    label_names=dataset.label_names,
+                    propensity=used_propensity,
+                    recipe=recipe,
+                    training={**figures, "data": dataset.name},
+                ).save(out)
     from longtail.engine.memory import peak_memory
 
     figures["peak_memory_mb"] = round(peak_memory() / 1e6, 1)
@@ -145,12 +143,18 @@ def compose(
     return plan
 
 
-def _compile(plan: TextLearner) -> None:
-    """Have the kernels compiled, or read from their cache, before the clock starts."""
+def ready(plan: TextLearner, parameters: dict[str, Any], dataset: Dataset, source: str) -> tuple[Learner, Any]:
+    """Give the learner and the rows for it, after its kernels were compiled or read from their cache."""
     from sklearn.base import clone
 
+    if dataset.X is not None:
+        for name in filter(lambda name: name.startswith(_FEATURES), parameters):
+            raise ParameterError(name, parameters[name], f"is for texts, and {source} holds features")
     small = clone(plan).set_params(features__min_rows=1, features__max_features=None)
     small.fit(["one word", "two words"], [[1, 0], [0, 1]])
+    if dataset.X is not None and plan.learner is not None:
+        return plan.learner, dataset.X
+    return plan, dataset.texts
 
 
 def published_propensity(source: str) -> JainPropensity:
@@ -168,14 +172,6 @@ def published_propensity(source: str) -> JainPropensity:
 def _outcome(unfinished: Path) -> str:
     kept = unfinished.is_dir()
     return "No model was written." + (" Add --resume to the command to go on from there." if kept else "")
-
-
-def _discard(unfinished: Path) -> None:
-    """Remove what an interrupted run left, if that is what stands there."""
-    import shutil
-
-    if unfinished.is_dir() and all(file.suffix == ".blocks" for file in unfinished.iterdir()):
-        shutil.rmtree(unfinished)
 
 
 def _without_threads(learner: Learner) -> Learner:

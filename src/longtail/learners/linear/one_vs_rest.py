@@ -62,8 +62,8 @@ class OneVsRest(Learner):
         predict, and changes P@k by no more than another seed does.
     prune_rise : float, optional
         Prune each label as far as its training loss, measured after every step, rises by no more than this share of
-        its objective; `prune_below` is then where the search begins. A label that would lose more stays whole. It
-        takes about twice the time.
+        its objective; the search begins at `prune_below`, or at 0.001. A label that would lose more stays whole.
+        Training takes two to three times as long.
     tolerance : float
         Training of a block of labels stops when no gradient of the dual is larger.
     max_passes : int, optional
@@ -76,8 +76,8 @@ class OneVsRest(Learner):
     threads : int, optional
         Threads for training and prediction, all cores by default; the result is the same for any number.
     memory_limit : int or str, optional
-        Memory that the process may hold during training, in bytes or as text such as ``"2GB"``: fewer threads are used
-        where it would be passed, and training is refused where even one doesn't fit.
+        Memory that the process should hold at most while blocks are trained, in bytes or as text such as ``"2GB"``:
+        fewer threads are used where it would be passed, and training is refused where even one doesn't fit.
 
     Attributes
     ----------
@@ -193,7 +193,8 @@ class OneVsRest(Learner):
         Parameters
         ----------
         X : matrix, shape (n, n_features_in_)
-            Rows of which it is known whether they have the new labels: the training rows, or others.
+            Rows of which it is known whether they have the new labels: the training rows, or others, whose counts
+            are then scaled to as many rows as the first training had.
         Y : matrix, shape (n, new labels)
             The new labels of these rows; they get the ids from the old `n_labels_` on.
 
@@ -217,28 +218,32 @@ class OneVsRest(Learner):
             raise InputError("X has no rows: nothing to learn the new labels from.")
         counts = np.bincount(labels.indices, minlength=labels.shape[1]).astype(np.int64)
         old = list(self.weights_.blocks())
-        trainer = self._trainer(rows, labels, counts)
+        precision: Precision = "bfloat16" if self.weights_.panels_.dtype == np.uint16 else "float32"
+        trainer = self._trainer(rows, labels, counts, precision)
         blocks = [block_labels for _, block_labels in old] + BlockTrainer.blocks_by_frequency(counts)
         with BlockSpool() as spool:
             for block, _ in old:
                 spool.append(block)
             self._train(trainer, blocks, spool)
             blocks[len(old) :] = [block_labels + np.int32(self.n_labels_) for block_labels in blocks[len(old) :]]
-            weights = BlockWeights.assemble(spool, blocks, self.n_features_in_, self.precision)
+            weights = BlockWeights.assemble(spool, blocks, self.n_features_in_, precision)
+        scaled = np.ceil(counts * (self.n_rows_ / rows.shape[0])).astype(np.int64)
         with self._whole_or_unchanged():
             self.weights_ = weights
-            self.label_counts_ = np.concatenate([self.label_counts_, counts])
+            self.label_counts_ = np.concatenate([self.label_counts_, scaled])
             self.n_labels_ += int(labels.shape[1])
         return self
 
     def _fit(self, X: sp.csr_array, Y: sp.csr_array) -> None:
         trainer = self._trainer(X, Y, self.label_counts_)
         blocks = BlockTrainer.blocks_by_frequency(self.label_counts_)
-        with BlockSpool(trainer.fingerprint(blocks) if is_resumable() else b"") as spool:
+        with BlockSpool(trainer.fingerprint(blocks) if is_resumable() else None) as spool:
             self._train(trainer, blocks, spool)
             self.weights_ = BlockWeights.assemble(spool, blocks, self.n_features_in_, self.precision)
 
-    def _trainer(self, X: sp.csr_array, Y: sp.csr_array, counts: npt.NDArray[np.int64]) -> BlockTrainer:
+    def _trainer(
+        self, X: sp.csr_array, Y: sp.csr_array, counts: npt.NDArray[np.int64], precision: Precision | None = None
+    ) -> BlockTrainer:
         settings = Settings(
             loss=_CODES[type(margin_form(self.loss).loss)],
             regularisation=float(self.regularisation),
@@ -248,11 +253,12 @@ class OneVsRest(Learner):
             prune_rise=self.prune_rise,
             tolerance=float(self.tolerance),
             max_passes=self.max_passes,
-            precision=self.precision,
+            precision=precision or self.precision,
             seed=int(self.seed),
         )
         costs = get_weighting(self.weighting).costs(counts, X.shape[0])
-        costs = Costs(costs.positive * margin_form(self.loss).costs(len(counts)), costs.negative)
+        corrected = costs.positive * margin_form(self.loss).costs(len(counts))
+        costs = Costs(corrected.astype(np.float32), costs.negative)
         return BlockTrainer(settings, X, Y.tocsc(), self._scales(row_squares(X)), costs)
 
     def _train(self, trainer: BlockTrainer, blocks: list[npt.NDArray[np.int32]], spool: BlockSpool) -> None:
@@ -267,7 +273,8 @@ class OneVsRest(Learner):
         threads = thread_count(self.threads)
         if self.memory_limit is None:
             return threads
-        limit, used, each = parse_memory(self.memory_limit), resident_memory(), block_bytes(n_rows, n_features)
+        limit, used = parse_memory(self.memory_limit), resident_memory()
+        each = block_bytes(n_rows, n_features, bounded=self.prune_rise is not None)
         affordable = min(threads, (limit - used) // each)
         if affordable < 1:
             raise ParameterError(
@@ -300,6 +307,7 @@ class OneVsRest(Learner):
         ]
 
     def _topk(self, X: sp.csr_array, k: int, allowed: npt.NDArray[np.bool_] | None) -> TopK:
+        self.weights_.check(self.n_labels_)
         return self.weights_.rank(X, self._scales(row_squares(X)), self.bias, k, allowed, self.threads)
 
     def _scales(self, squared_lengths: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

@@ -20,7 +20,7 @@ def estimate_blocks(trainer: BlockTrainer, blocks: list[npt.NDArray[np.int32]], 
     """Solve a few blocks, more of the frequent labels than of the rare, and add up what all would take."""
     n_rows, n_features = trainer.X.shape
     before = resident_memory()
-    each = block_bytes(n_rows, n_features)
+    each = block_bytes(n_rows, n_features, bounded=trainer.settings.prune_rise is not None)
     if not blocks:
         return Estimate(0.0, before / 1e6, 12 * n_features / 1e6, each / 1e6, threads)
     chosen = _pilots(len(blocks))
@@ -40,7 +40,7 @@ def estimate_blocks(trainer: BlockTrainer, blocks: list[npt.NDArray[np.int32]], 
     seconds, sizes = (np.exp(np.interp(places, known, column)) for column in np.log(np.maximum(tried, 1e-9)).T)
     model = float(sizes.sum()) + 12 * n_features + 8 * LANES * len(blocks)
     at_work = min(threads, len(blocks))
-    peak = max(float(watch.peak), before + model)
+    peak = max(float(watch.peak), before + at_work * each, before + model)
     return Estimate(
         seconds=max(float(seconds.sum()) / at_work, float(seconds.max())),
         peak_memory_mb=peak / 1e6,

@@ -5,16 +5,17 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from queue import Empty, SimpleQueue
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from longtail import __version__
 from longtail.engine.block_loss import block_losses
 from longtail.engine.block_solver import LOGISTIC, SQUARED_HINGE, Memory, Problem, Rows, solve_block
-from longtail.engine.lanes import LANES
+from longtail.engine.lanes import LANES, from_bfloat16, to_bfloat16
 from longtail.engine.pool import StopFlag, run_blocks
 from longtail.engine.rows import count_features, squared_lengths
 from longtail.learners.linear.weights import Precision, SolvedBlock
@@ -119,10 +120,9 @@ class BlockTrainer:
         memory.weights[:] = 0
         memory.bias_weights[:] = start = self._bias_start(labels)
         state = np.array([settings.seed + (number << 32)], np.uint64)
-        max_passes = settings.max_passes or int(np.clip(_VISITS // self.X.shape[0], *_PASSES))
         tolerance = np.float32(settings.tolerance)
         problem = Problem(
-            *_positives(self.Y, labels), code, diagonal, bound, self._screen(bound), tolerance, max_passes
+            *_positives(self.Y, labels), code, diagonal, bound, self._screen(bound), tolerance, self._max_passes
         )
         solve_block(self.rows, problem, memory, state, stop)
         thresholds = np.full(LANES, settings.prune_below, np.float32)
@@ -134,14 +134,19 @@ class BlockTrainer:
 
     def fingerprint(self, blocks: Sequence[Labels]) -> bytes:
         """Digest of everything that the trained blocks depend on."""
-        digest = hashlib.blake2b(repr(self.settings).encode(), digest_size=32)
+        settings = replace(self.settings, max_passes=self._max_passes)
+        digest = hashlib.blake2b(repr((__version__, settings, self.X.shape)).encode(), digest_size=32)
         for array in (
             *(self.X.indptr, self.X.indices, self.X.data, self.Y.indptr, self.Y.indices, self.scales),
             *(self.costs.positive, self.costs.negative, *blocks),
         ):
-            digest.update(str(array.dtype).encode())
+            digest.update(f"{array.dtype} {len(array)} ".encode())
             digest.update(np.ascontiguousarray(array).data)
         return digest.digest()
+
+    @property
+    def _max_passes(self) -> int:
+        return self.settings.max_passes or int(np.clip(_VISITS // self.X.shape[0], *_PASSES))
 
     def _lane_costs(self, labels: Labels) -> npt.NDArray[np.float32]:
         """C times the costs of a block's labels: negative (row 0) and positive (row 1)."""
@@ -181,12 +186,14 @@ class BlockTrainer:
 
         Tries `prune_below`, 1.5 times as much, 2.25 times, ... by bisection, and measures the loss each time. What is
         allowed is a share of the objective before pruning. 0, which prunes nothing, where even the first is too much.
+        Trials are rounded as the weights will be.
         """
         settings, rise = self.settings, self.settings.prune_rise or 0.0
         costs, loss = cost.astype(np.float64), np.zeros(LANES)
         block_losses(self.rows, problem, memory.weights, memory.bias_weights, costs, loss, stop)
         moved = memory.bias_weights.astype(np.float64) - bias_start
-        objective = loss + 0.5 * (np.square(memory.weights, dtype=np.float64).sum(axis=0) + moved**2)
+        squares = np.einsum("fl,fl->l", memory.weights, memory.weights, dtype=np.float64)
+        objective = loss + 0.5 * (squares + moved**2)
         allowed = loss + rise * objective
         steps = max(settings.prune_below, 1e-3) * _PRUNE_FACTOR ** np.arange(_PRUNE_STEPS)
         low, high = np.full(LANES, -1), np.full(LANES, _PRUNE_STEPS)  # the last that is allowed, the first that isn't
@@ -195,15 +202,18 @@ class BlockTrainer:
             middle = (low + high) // 2
             trial = np.where(middle >= 0, steps[middle], 0).astype(np.float32)
             np.multiply(memory.weights, np.abs(memory.weights) >= trial, out=pruned)
+            if settings.precision == "bfloat16":
+                pruned[:] = from_bfloat16(to_bfloat16(pruned))
             block_losses(self.rows, problem, pruned, memory.bias_weights, costs, after, stop)
             fine = after <= allowed
             low, high = np.where(fine, middle, low), np.where(fine, high, middle)
         return np.where(low >= 0, steps[low], 0).astype(np.float32)
 
 
-def block_bytes(n_rows: int, n_features: int) -> int:
-    """Working memory for one block at a time, in bytes, at most."""
-    return 4 * LANES * (n_features + n_rows) + (LANES + 10) * n_rows
+def block_bytes(n_rows: int, n_features: int, *, bounded: bool = False) -> int:
+    """Memory that a thread needs, in bytes: to train a block, for results that wait, and for `bounded` pruning."""
+    weights, waiting, trials = 4 * LANES * n_features, LANES * n_features, 15 * LANES * n_features * bounded
+    return weights + waiting + trials + (5 * LANES + 10) * n_rows
 
 
 def row_squares(X: sp.csr_array) -> npt.NDArray[np.float64]:

@@ -158,36 +158,68 @@ class BlockWeights(BaseEstimator):
     @cached_property
     def _arrays(self) -> PanelWeights:
         """Arrays for the kernels, checked once: a kernel trusts every index in them."""
-        if self.panels_.ndim == 3:  # format version 1: panels of one height
-            self.panel_heights_ = np.full(len(self.panels_), self.panels_.shape[1], np.int32)
-            self.panels_ = self.panels_.reshape(-1, self.panels_.shape[2])
-        heights, offsets = self.panel_heights_, self.entry_offsets_
-        lanes, entries = len(self.lane_labels_), len(self.entry_lanes_)
-        sound = (
-            self.panels_.shape == (int(heights.sum(dtype=np.int64)), LANES)
-            and heights.min(initial=0) >= 0
-            and bool((heights[1:] <= heights[:-1]).all())
-            and lanes == len(self.lane_bias_) == len(heights) * LANES
-            and len(offsets) == len(self.panel_slots_) + 1
-            and offsets[0] == 0
-            and offsets[-1] == entries == len(self.entry_values_)
-            and bool((offsets[1:] >= offsets[:-1]).all())
-            and self.panel_slots_.min(initial=-1) >= -1
-            and (entries == 0 or int(self.entry_lanes_.max()) < lanes)
-            and self.panels_.dtype == self.entry_values_.dtype
-        )
-        if not sound:
-            raise ModelError("The weights of the model don't fit together: its files were changed; train it again.")
+        if not all(hasattr(self, name) for name in self._stored if name != "panel_heights_") or not self._is_sound():
+            raise _unsound()
         return self._packed()
 
+    def check(self, n_labels: int) -> None:
+        """Refuse weights of labels that a model with `n_labels` can't have; looks once."""
+        if self._most_label >= n_labels:
+            raise _unsound()
+
+    @cached_property
+    def _most_label(self) -> int:
+        return int(self._arrays.lane_labels.max(initial=-1))
+
+    def _layout(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[Any]]:
+        """Heights of the panels, and the panels one after the other; in format version 1 they have one height."""
+        if self.panels_.ndim == 3:
+            return np.full(len(self.panels_), self.panels_.shape[1], np.int32), self.panels_.reshape(-1, LANES)
+        return self.panel_heights_, self.panels_
+
+    def _is_sound(self) -> bool:
+        kinds = (
+            (self.lane_labels_, (np.int32,)),
+            (self.lane_bias_, (np.float32,)),
+            (self.panel_slots_, (np.int32,)),
+            (self.panels_, (np.uint16, np.float32)),
+            (self.entry_offsets_, (np.int64,)),
+            (self.entry_lanes_, (np.uint16, np.uint32)),
+            (self.entry_values_, (self.panels_.dtype.type,)),
+        )
+        if any(array.dtype.type not in types or not array.flags.c_contiguous for array, types in kinds):
+            return False
+        if self.panels_.shape[-1:] != (LANES,) or (self.panels_.ndim == 2 and not hasattr(self, "panel_heights_")):
+            return False
+        heights, panels = self._layout()
+        offsets, slots, lanes = self.entry_offsets_, self.panel_slots_, len(self.lane_labels_)
+        entries = len(self.entry_lanes_)
+        used = np.sort(slots[slots >= 0])
+        return bool(
+            heights.dtype == np.int32
+            and heights.ndim == 1
+            and panels.shape == (int(heights.sum(dtype=np.int64)), LANES)
+            and heights.min(initial=0) >= 0
+            and (heights[1:] <= heights[:-1]).all()
+            and lanes == len(self.lane_bias_) == len(heights) * LANES
+            and self.lane_labels_.min(initial=-1) >= -1
+            and len(offsets) == len(slots) + 1
+            and offsets[0] == 0
+            and offsets[-1] == entries == len(self.entry_values_)
+            and (offsets[1:] >= offsets[:-1]).all()
+            and slots.min(initial=-1) >= -1
+            and np.array_equal(used, np.arange(heights.max(initial=0)))
+            and (entries == 0 or int(self.entry_lanes_.max()) < lanes)
+        )
+
     def _packed(self) -> PanelWeights:
-        heights, slots = self.panel_heights_, self.panel_slots_
+        (heights, panels), slots = self._layout(), self.panel_slots_
         higher = len(heights) - np.searchsorted(heights[::-1], slots, side="right")
         return PanelWeights(
             np.where(slots >= 0, higher, 0).astype(np.int32),
             slots,
             np.concatenate([[0], np.cumsum(heights, dtype=np.int64)]),
-            self.panels_,
+            panels,
             self.entry_offsets_,
             self.entry_lanes_,
             self.entry_values_,
@@ -219,12 +251,13 @@ class BlockWeights(BaseEstimator):
         most = max(1, min(_SCORES_AT_ONCE // lanes, _ROWS_AT_ONCE))
         at_once = -(-n // -(-n // most)) if n > most else max(1, min(n, max(64, -(-n // thread_count(threads)))))
         permitted = np.empty(0, np.bool_) if allowed is None else allowed
+        weights = self._arrays
 
         def rank_task(first: int, stop: StopFlag) -> None:
             last = min(first + at_once, n)
             memory = np.empty((last - first, lanes), np.float32)
             rank_rows(
-                indptr, X.indices, X.data, scales, np.float32(bias), first, last, self._arrays, permitted, memory,
+                indptr, X.indices, X.data, scales, np.float32(bias), first, last, weights, permitted, memory,
                 top.labels, top.scores,
             )  # fmt: skip
 
@@ -255,19 +288,20 @@ class BlockWeights(BaseEstimator):
     def of_features(self, features: npt.NDArray[np.int32], lanes: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
         """Weights of some features for some lanes, of shape (features, lanes)."""
         weights = self._arrays
+        lanes, back = np.unique(lanes, return_inverse=True)
         found = np.zeros((len(features), len(lanes)), np.float32)
         blocks, places = lanes // LANES, lanes % LANES
+        columns = {int(lane): column for column, lane in enumerate(lanes)}
         for at, feature in enumerate(features):
             deep = blocks < weights.depths[feature]
             rows = weights.starts[blocks[deep]] + weights.slots[feature]
             found[at, deep] = _wide(weights.panels[rows, places[deep]])
             entries = slice(weights.offsets[feature], weights.offsets[feature + 1])
             here = np.flatnonzero(np.isin(weights.lanes[entries], lanes))
-            columns = {int(lane): column for column, lane in enumerate(lanes)}
             for entry in here:
                 column = columns[int(weights.lanes[entries][entry])]
                 found[at, column] = _wide(weights.values[entries][entry : entry + 1])[0]
-        return found
+        return found[:, back]
 
     def _feature_of_slot(self) -> npt.NDArray[np.int32]:
         features = np.flatnonzero(self._arrays.depths).astype(np.int32)
@@ -298,6 +332,10 @@ def _choose_depths(
     depths[none] = 0
     left[none] = behind[none]
     return depths, left
+
+
+def _unsound() -> ModelError:
+    return ModelError("The weights of the model don't fit together: its files were changed; train it again.")
 
 
 def _wide(values: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
