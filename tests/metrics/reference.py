@@ -14,6 +14,8 @@ Truth = list[set[int]]
 def metrics(ranking: Ranking, truth: Truth, weights: list[float], k: int) -> dict[str, float]:
     precision = recall = ndcg = 0.0
     gain = best_gain = norm_gain = norm_best = ratio_gain = ratio_best = 0.0
+    share_gain = share_best = share_dcg = share_best_dcg = reciprocal = adg = 0.0
+    all_hits = all_decided = all_true = wrong = 0
     covered: set[int] = set()
     for predicted, true in zip(ranking, truth, strict=True):
         first = predicted[:k]
@@ -28,12 +30,28 @@ def metrics(ranking: Ranking, truth: Truth, weights: list[float], k: int) -> dic
         best = sum(weight / log2(p + 2) for p, weight in enumerate(ideal))
         ratio_gain += dcg
         ratio_best += best
+        if any(hits):
+            reciprocal += 1 / (hits.index(True) + 1)
+        decided = {label for label in first if 0 <= label < len(weights)}
+        all_hits, all_decided, all_true = all_hits + sum(hits), all_decided + len(decided), all_true + len(true)
+        wrong += len(decided ^ true)
         if true:
+            share_gain += sum(weights[label] for label in first if label in true) / len(true)
+            share_best += sum(ideal) / len(true)
+            share_dcg += dcg / len(true)
+            share_best_dcg += best / len(true)
+            adg += sum(hit / log2(place + 2) for place, hit in enumerate(hits)) / len(true)
             recall += sum(hits) / len(true)
             ndcg += sum(hit / log2(place + 2) for place, hit in enumerate(hits)) / mass
             norm_gain += dcg / mass
             norm_best += best / mass
     n, seen = len(truth), set().union(*truth)
+    f1 = []
+    for label in range(len(weights)):
+        chosen = [label in row[:k] for row in ranking]
+        both = sum(chosen) + sum(label in row for row in truth)
+        if both:
+            f1.append(2 * sum(c and label in row for c, row in zip(chosen, truth, strict=True)) / both)
     shares = {
         "P": (precision, n),
         "nDCG": (ndcg, n),
@@ -42,6 +60,13 @@ def metrics(ranking: Ranking, truth: Truth, weights: list[float], k: int) -> dic
         "PSnDCG_ratio": (ratio_gain, ratio_best),
         "R": (recall, n),
         "C": (len(covered), len(seen)),
+        "PSR": (share_gain, share_best),
+        "MRR": (reciprocal, n),
+        "ADG": (adg, n),
+        "PSADG": (share_dcg, share_best_dcg),
+        "microF1": (2 * all_hits, all_decided + all_true),
+        "macroF1": (sum(f1), len(f1)),
+        "Hamming": (wrong, n * len(weights)),
     }
     return {f"{name}@{k}": 100 * part / whole if whole else 0.0 for name, (part, whole) in shares.items()}
 

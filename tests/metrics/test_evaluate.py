@@ -5,10 +5,11 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.metrics import f1_score, hamming_loss
 
 from longtail.engine.topk import TopK
 from longtail.errors import InputError, ParameterError
-from longtail.metrics import Evaluator, evaluate, top_k_from_sparse
+from longtail.metrics import Evaluator, evaluate, per_label, top_k_from_sparse
 from tests.metrics.reference import cases, indicator, metrics, padded
 
 # Four rows, six labels of which label 5 was never seen in training and so has the largest 1/p.
@@ -67,6 +68,55 @@ def test_coverage_counts_labels_that_are_hit(by_hand: dict[str, float]) -> None:
     assert by_hand["C@3"] == pytest.approx(100 * 4 / 6)
 
 
+def test_psr(by_hand: dict[str, float]) -> None:
+    """The two sides of PSP, each row's divided by its 2, 1, (0) and 3 true labels."""
+    assert by_hand["PSR@1"] == pytest.approx(100 * (4 / 2 + 3 / 1 + 0 + 0) / (4 / 2 + 3 / 1 + 0 + 6 / 3))
+    assert by_hand["PSR@3"] == pytest.approx(100 * (5 / 2 + 3 / 1 + 0 + 6 / 3) / (5 / 2 + 3 / 1 + 0 + 13 / 3))
+
+
+def test_mrr(by_hand: dict[str, float]) -> None:
+    """First hits at places 1, 1, none and 2."""
+    assert by_hand["MRR@1"] == pytest.approx(100 * 2 / 4)
+    assert by_hand["MRR@3"] == pytest.approx(100 * (1 + 1 + 0 + 1 / 2) / 4)
+
+
+def test_adg(by_hand: dict[str, float]) -> None:
+    """Discounted hits over 2, 1, (0) and 3 true labels; PSADG has their inverse propensities over the best ones."""
+    assert by_hand["ADG@1"] == pytest.approx(100 * (1 / 2 + 1 + 0 + 0) / 4)
+    assert by_hand["ADG@3"] == pytest.approx(100 * ((1 + D3) / 2 + 1 + 0 + D2 / 3) / 4)
+    gains = (4 + 1 * D3) / 2 + 3 + 6 * D2 / 3
+    assert by_hand["PSADG@3"] == pytest.approx(100 * gains / ((4 + D2) / 2 + 3 + (6 + 5 * D2 + 2 * D3) / 3))
+
+
+def test_f1(by_hand: dict[str, float]) -> None:
+    """At 3 there are 4 hits, 3 + 1 + 3 + 3 decided and 6 true labels.
+
+    Labels 0 to 5 are predicted 3, 2, 3, 1, 0 and 1 times, hit 1, 0, 1, 1, 0 and 1 times, and true once each.
+    """
+    assert by_hand["microF1@3"] == pytest.approx(100 * 2 * 4 / (10 + 6))
+    assert by_hand["macroF1@3"] == pytest.approx(100 * (2 / 4 + 0 / 3 + 2 / 4 + 2 / 2 + 0 / 1 + 2 / 2) / 6)
+
+
+def test_hamming(by_hand: dict[str, float]) -> None:
+    """Wrong decisions at 3, of 6 labels: {1} of row 0, none, {0, 1, 2}, and {0, 2} beside the missed {1, 4}."""
+    assert by_hand["Hamming@3"] == pytest.approx(100 * (1 + 0 + 3 + 4) / (4 * 6))
+
+
+@pytest.mark.parametrize("k", [1, 3, 5])
+def test_f1_and_hamming_as_in_scikit_learn(k: int) -> None:
+    rng = np.random.default_rng(5)
+    Y = (rng.random((60, 12)) < 0.2).astype(int)
+    Y[:, 11] = 0  # true nowhere
+    ranking = np.array([rng.permutation(11)[:5] for _ in range(60)])
+    decided = np.zeros_like(Y)
+    np.put_along_axis(decided, ranking[:, :k], 1, axis=1)
+    scores = evaluate(ranking, Y, ks=[k])
+    assert scores[f"microF1@{k}"] == pytest.approx(100 * f1_score(Y, decided, average="micro"))
+    assert scores[f"macroF1@{k}"] == pytest.approx(100 * f1_score(Y[:, :11], decided[:, :11], average="macro"))
+    assert scores[f"Hamming@{k}"] == pytest.approx(100 * hamming_loss(Y, decided))
+    assert scores[f"macroF1@{k}"] == pytest.approx(np.nanmean(per_label(ranking, Y, k).f1))
+
+
 def test_psp_is_a_ratio_of_sums_and_not_a_mean_of_ratios() -> None:
     """Gains 1 of 1 and 0 of 9: the ratio of sums is 10 %, the mean of ratios would be 50 %."""
     scores = evaluate([[0], [0]], [[1, 0], [0, 1]], inverse_propensity=[1, 9], ks=[1])
@@ -76,26 +126,34 @@ def test_psp_is_a_ratio_of_sums_and_not_a_mean_of_ratios() -> None:
 def test_places_that_are_not_there_are_misses() -> None:
     """One place is given; at 3 the hit counts for a third of the places and for one of two true labels."""
     scores = evaluate([[0]], [[1, 1]], ks=[1, 3])
-    assert dict(scores) == pytest.approx(
-        {"P@1": 100, "P@3": 100 / 3, "nDCG@1": 100, "nDCG@3": 100 / MASS2, "R@1": 50, "R@3": 50, "C@1": 50, "C@3": 50}
-    )
+    at_3 = {"P@3": 100 / 3, "nDCG@3": 100 / MASS2, "R@3": 50, "C@3": 50, "MRR@3": 100, "ADG@3": 50}
+    at_3 |= {"microF1@3": 100 * 2 / 3, "macroF1@3": 50, "Hamming@3": 50}
+    assert {key: scores[key] for key in at_3} == pytest.approx(at_3)
+    assert {key for key in scores if key.endswith("@3")} == set(at_3)
+    assert scores["P@1"] == scores["nDCG@1"] == 100
 
 
 def test_no_place_at_all() -> None:
-    assert set(evaluate(np.empty((2, 0), int), np.eye(2)).values()) == {0.0}
+    scores = evaluate(np.empty((2, 0), int), np.eye(2), ks=[5])
+    assert {key for key, value in scores.items() if value} == {"Hamming@5"}
+    assert scores["Hamming@5"] == 50  # the one label of each row is missed, of two
 
 
 def test_only_empty_rows_score_zero() -> None:
-    scores = evaluate([[0, 1]], [[0, 0]], inverse_propensity=[1, 2])
-    assert set(scores.values()) == {0.0}
+    scores = evaluate([[0, 1]], [[0, 0]], inverse_propensity=[1, 2], ks=[1, 2])
+    assert {key: value for key, value in scores.items() if value} == {"Hamming@1": 50, "Hamming@2": 100}
 
 
 def test_perfect_ranking_of_rows_with_labels() -> None:
-    """Label ids in falling order of weight make exactly 100, but for P@3 (row 1 has one label), R@1 and C@1."""
+    """Label ids in falling order of weight make exactly 100, but for P@3 (row 1 has one label), what misses labels at
+    1, and ADG@3, where the later labels of a row are worth less."""
     scores = evaluate([[2, 1, 0], [0, -1, -1]], [[1, 1, 1], [1, 0, 0]], inverse_propensity=[1, 2, 3], ks=[1, 3])
-    assert {key: value for key, value in scores.items() if value != 100} == pytest.approx(
-        {"P@3": 100 * 4 / 6, "R@1": 100 * (1 / 3 + 1) / 2, "C@1": 100 * 2 / 3}
+    assert {key: value for key, value in scores.items() if value not in (0, 100)} == pytest.approx(
+        {"P@3": 100 * 4 / 6, "R@1": 100 * (1 / 3 + 1) / 2, "C@1": 100 * 2 / 3, "ADG@1": 100 * (1 / 3 + 1) / 2}
+        | {"ADG@3": 100 * (MASS3 / 3 + 1) / 2, "microF1@1": 100 * 4 / 6, "Hamming@1": 100 * 2 / 6}
+        | {"macroF1@1": 100 * (2 / 3 + 0 + 1) / 3}
     )
+    assert scores["Hamming@3"] == 0
 
 
 def test_equal_scores_go_by_label_id() -> None:

@@ -46,10 +46,11 @@ def test_best_gains(truth: sp.csr_array) -> None:
 
 def test_count_labels() -> None:
     labels = np.array([[2, 0, -1], [2, 1, 0]], np.int32)
-    marks = np.array([[1, 1], [0, 1], [1, 1]], np.uint8)
-    counts = np.zeros((3, 2), np.int64)
-    kernels.count_labels(labels, marks, np.array([0, 1, 1]), counts)
-    assert counts.tolist() == [[0, 1], [0, 1], [2, 0]]
+    hits = np.array([[1, 1], [0, 1], [0, 1]], np.uint8)
+    predicted, hit = np.zeros((3, 2), np.int64), np.zeros((3, 2), np.int64)
+    kernels.count_labels(labels, hits, np.array([0, 1, 1]), predicted, hit)
+    assert predicted.tolist() == [[0, 2], [0, 1], [2, 0]]
+    assert hit.tolist() == [[0, 1], [0, 1], [2, 0]]
 
 
 def test_first_duplicate() -> None:

@@ -53,17 +53,24 @@ def test_refuses_what_it_cannot_compare() -> None:
 def test_scores_are_a_mapping_ready_for_json() -> None:
     scores = evaluate([[0]], [[1]], inverse_propensity=[2.0], ks=[1, 3])
     assert json.loads(json.dumps(dict(scores))) == dict(scores)
-    assert list(scores) == [
-        f"{name}@{k}" for name in ("P", "nDCG", "PSP", "PSnDCG", "PSnDCG_ratio", "R", "C") for k in (1, 3)
-    ]
+    first = ("P", "nDCG", "PSP", "PSnDCG", "PSnDCG_ratio", "R", "C")
+    others = ("PSR", "MRR", "ADG", "PSADG", "microF1", "macroF1", "Hamming")
+    assert list(scores) == [f"{name}@{k}" for name in first + others for k in (1, 3)]
     assert scores == dict(scores)
-    assert len(scores) == 14
+    assert len(scores) == 28
     assert "P@2" not in scores
 
 
 def test_table_with_holes() -> None:
     table = Scores({"P@1": 50.0, "MRR@10": 7.5}, n_rows=1).table()
     assert table.splitlines() == ["        @1   @10", "P    50.00", "MRR         7.50"]
+
+
+def test_small_hamming_losses_show_their_digits() -> None:
+    assert Scores({"Hamming@1": 0.00123456, "P@1": 0.00123456}, n_rows=1).table().splitlines()[1:] == [
+        "Hamming  0.0012",
+        "P          0.00",
+    ]
 
 
 def test_repr_names_the_rerank() -> None:

@@ -1,20 +1,39 @@
-"""What is measured: plain and propensity-scored ranking metrics, coverage, results by frequency and by label."""
+"""What is measured: ranking metrics, plain and propensity-scored, by frequency and label, with intervals and tests."""
 
+from longtail.metrics.bounds import concentration_bound
+from longtail.metrics.calibration import CalibrationCurve, calibration_curve, calibration_error
+from longtail.metrics.comparison import Comparison, Difference, adjust, compare
+from longtail.metrics.estimators import ESTIMATORS, estimate, estimate_rows
 from longtail.metrics.evaluation import by_frequency, evaluate, per_label
 from longtail.metrics.evaluator import Evaluator
 from longtail.metrics.frequency import FrequencyBin, FrequencyTable, frequency_bins
+from longtail.metrics.intervals import Interval, bootstrap, bootstrap_by_frequency
 from longtail.metrics.labels import LabelScores
 from longtail.metrics.ranking import top_k_from_sparse
 from longtail.metrics.scores import EQUATION_30, Scores, relative_change
 
 __all__ = [
     "EQUATION_30",
+    "ESTIMATORS",
+    "CalibrationCurve",
+    "Comparison",
+    "Difference",
     "Evaluator",
     "FrequencyBin",
     "FrequencyTable",
+    "Interval",
     "LabelScores",
     "Scores",
+    "adjust",
+    "bootstrap",
+    "bootstrap_by_frequency",
     "by_frequency",
+    "calibration_curve",
+    "calibration_error",
+    "compare",
+    "concentration_bound",
+    "estimate",
+    "estimate_rows",
     "evaluate",
     "frequency_bins",
     "per_label",

@@ -38,6 +38,14 @@ def evaluate(
     - ``PSnDCG_ratio@k``: without that division. Both definitions are in use under the name PSnDCG.
     - ``R@k``: hits over the row's true labels, mean over rows.
     - ``C@k``: coverage, the distinct labels that are hit at least once, over the distinct labels that any row has.
+    - ``PSR@k``: as PSP, where each row's two sides are first divided by its true labels.
+    - ``MRR@k``: one over the place of the first hit, 0 where there is none; mean over rows.
+    - ``ADG@k``: discounted hits over the row's true labels; mean over rows.
+    - ``PSADG@k``: as PSnDCG_ratio, where each row's two sides are first divided by its true labels.
+    - ``microF1@k``, ``macroF1@k``: F1 of deciding for the first k places, of all rows and labels together; or of each
+      label, mean over the labels that are true or predicted in any row.
+    - ``Hamming@k``: labels decided for and not true, or true and not decided for, over all columns of Y; mean over
+      rows. A loss: less is better.
 
     A row without labels stays in the means and scores 0. Labels that the training rows never had count like any other.
 
@@ -53,7 +61,7 @@ def evaluate(
     ks : iterable of int
         The places at which metrics are taken.
     rerank : {"inv_propensity_top5"}, optional
-        Compute PSP, PSnDCG and PSnDCG_ratio on another ranking than the rest: the first five labels ordered by falling
+        Compute the propensity-scored metrics on another ranking than the rest: the first five labels ordered by falling
         1/p, where only labels with a score above 0 move. Published figures of DiSMEC, PW-DiSMEC and ProXML are computed
         so; it raises PSP@1 and PSP@3 and leaves PSP@5 as it is. Needs a TopK whose scores are margins.
 
@@ -76,8 +84,15 @@ def evaluate(
     PSnDCG_ratio  16.67  53.14
     R             25.00  75.00
     C             33.33  66.67
+    PSR           10.00  81.82
+    MRR           50.00  75.00
+    ADG           25.00  56.55
+    PSADG         10.00  56.89
+    microF1       40.00  57.14
+    macroF1       22.22  41.67
+    Hamming       37.50  37.50
     """
-    truth = _with_labels(Y)
+    truth = with_labels(Y)
     evaluator = Evaluator(truth.shape[1], inverse_propensity=inverse_propensity, ks=ks, rerank=rerank)
     return evaluator.update(top, truth).scores()
 
@@ -119,7 +134,7 @@ def by_frequency(
     torso       1             30     1   0.00      0.00    0.00
     tail        2            0-4     1  25.00    100.00  100.00
     """
-    truth = _with_labels(Y)
+    truth = with_labels(Y)
     evaluator = Evaluator(truth.shape[1], inverse_propensity=inverse_propensity, ks=ks)
     return evaluator.update(top, truth).by_frequency(label_counts, bins)
 
@@ -146,11 +161,12 @@ def per_label(top: TopK | npt.ArrayLike, Y: Any, k: int = 5) -> LabelScores:
     >>> scores.precision
     array([ 50.,  nan, 100.,   0.])
     """
-    truth = _with_labels(Y)
+    truth = with_labels(Y)
     return Evaluator(truth.shape[1], ks=[k]).update(top, truth).per_label(k)
 
 
-def _with_labels(Y: Any) -> Any:
+def with_labels(Y: Any) -> Any:
+    """Bring true labels into canonical form; refuse a matrix without columns."""
     truth = as_indicator(Y)
     if not truth.shape[1]:
         raise InputError("Y has no columns: give a column for each label.")

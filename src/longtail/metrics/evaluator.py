@@ -13,12 +13,24 @@ from longtail.engine.topk import TopK
 from longtail.errors import InputError, ParameterError
 from longtail.metrics.frequency import Bins, FrequencyBin, FrequencyTable, frequency_bins
 from longtail.metrics.kernels import add_up, count_labels
-from longtail.metrics.labels import LabelScores, percent
-from longtail.metrics.ranking import RERANKED_PLACES, known_labels, ranked_labels, rerank_by_inverse_propensity
+from longtail.metrics.labels import LabelScores, coverage, macro_f1, percent
+from longtail.metrics.ranking import (
+    RERANKED_PLACES,
+    exactly,
+    known_labels,
+    ranked_labels,
+    rerank_by_inverse_propensity,
+)
 from longtail.metrics.rows import PROPENSITY_SCORED, ROW_METRICS, JudgedRows
 from longtail.metrics.scores import Scores
 
 Rerank = Literal["inv_propensity_top5"]
+
+METRICS = (
+    "P", "nDCG", "PSP", "PSnDCG", "PSnDCG_ratio", "R", "C",
+    "PSR", "MRR", "ADG", "PSADG", "microF1", "macroF1", "Hamming",
+)  # fmt: skip
+"""Every metric, in the order of results."""
 
 _BLOCK_ROWS = 16384
 
@@ -59,7 +71,7 @@ class Evaluator:
             raise ParameterError("n_labels", n_labels, "must be a whole number of at least 1")
         self.n_labels = int(n_labels)
         self.ks = _checked_ks(ks)
-        self.inverse_propensity = _checked_weights(inverse_propensity, self.n_labels)
+        self.inverse_propensity = check_weights(inverse_propensity, self.n_labels)
         if rerank not in (None, "inv_propensity_top5"):
             raise ParameterError("rerank", rerank, 'must be None or "inv_propensity_top5"')
         if rerank is not None and self.inverse_propensity is None:
@@ -67,9 +79,9 @@ class Evaluator:
         self.rerank = rerank
         self.n_rows = 0
         self._ks = np.array(self.ks, np.int64)
-        self._names = [n for n in ROW_METRICS if self.inverse_propensity is not None or n not in PROPENSITY_SCORED]
+        self.row_metrics = [n for n in ROW_METRICS if self.inverse_propensity is not None or n not in PROPENSITY_SCORED]
         # Totals of each metric's numerators, then denominators, at each k; the second row is what rounding took away.
-        self._totals = np.zeros((2, len(self._names) * 2 * len(self.ks)))
+        self._totals = np.zeros((2, len(self.row_metrics) * 2 * len(self.ks)))
         # Per label and span of places from one k to the next: predictions, hits, and hits of the ranking for the gains.
         self._predicted = np.zeros((self.n_labels, len(self.ks)), np.int64)
         self._hits = np.zeros_like(self._predicted)
@@ -92,10 +104,10 @@ class Evaluator:
             if not isinstance(top, TopK):
                 raise InputError(f'rerank="{self.rerank}" needs scores: give a TopK instead of label ids alone.')
             labels = known_labels(labels[:, : max(places, RERANKED_PLACES)], self.n_labels)
-            reranked = _exactly(places, rerank_by_inverse_propensity(labels, top.scores, self.inverse_propensity))
-            labels = _exactly(places, labels)
+            reranked = exactly(places, rerank_by_inverse_propensity(labels, top.scores, self.inverse_propensity))
+            labels = exactly(places, labels)
         else:
-            labels = _exactly(places, known_labels(labels[:, :places], self.n_labels))
+            labels = exactly(places, known_labels(labels[:, :places], self.n_labels))
         indptr = truth.indptr.astype(np.int64)
         for start in range(0, len(labels), _BLOCK_ROWS):
             stop = min(start + _BLOCK_ROWS, len(labels))
@@ -124,15 +136,17 @@ class Evaluator:
     def scores(self) -> Scores:
         """Give every metric at every k, in percent."""
         self._check_rows()
-        totals = self._totals.sum(axis=0).reshape(len(self._names), 2, len(self.ks))
+        totals = self._totals.sum(axis=0).reshape(len(self.row_metrics), 2, len(self.ks))
         values = {
             f"{name}@{k}": float(100 * (part / whole)) if whole else 0.0
-            for name, (parts, wholes) in zip(self._names, totals, strict=True)
+            for name, (parts, wholes) in zip(self.row_metrics, totals, strict=True)
             for k, part, whole in zip(self.ks, parts, wholes, strict=True)
         }
-        found = (np.cumsum(self._hits, axis=1) > 0).sum(axis=0)
-        possible = max(int((self._true > 0).sum()), 1)
-        values |= {f"C@{k}": float(100 * (part / possible)) for k, part in zip(self.ks, found, strict=True)}
+        predicted, hits = np.cumsum(self._predicted, axis=1), np.cumsum(self._hits, axis=1)
+        values |= dict(zip((f"C@{k}" for k in self.ks), coverage(self._true, hits), strict=True))
+        values |= dict(zip((f"macroF1@{k}" for k in self.ks), macro_f1(self._true, predicted, hits), strict=True))
+        ordered = [f"{name}@{k}" for name in METRICS for k in self.ks]
+        values = {name: values[name] for name in ordered if name in values}
         return Scores(values, n_rows=self.n_rows, rerank=self.rerank)
 
     def by_frequency(self, label_counts: npt.ArrayLike, bins: Bins = "head-torso-tail") -> FrequencyTable:
@@ -167,14 +181,18 @@ class Evaluator:
         indptr: npt.NDArray[np.int64],
         indices: npt.NDArray[np.int32],
     ) -> None:
-        rows = JudgedRows.from_ranking(labels, indptr, indices, self.inverse_propensity, reranked)
-        ratios = [part for name in self._names for part in ROW_METRICS[name](rows, self._ks)]
-        add_up(np.concatenate(ratios), *self._totals)
+        rows = JudgedRows.from_ranking(labels, indptr, indices, self.inverse_propensity, reranked, self.n_labels)
+        at = 0
+        for name in self.row_metrics:
+            for part in ROW_METRICS[name](rows, self._ks):
+                values = part if part.ndim == 2 else part[:, None] * len(labels)
+                add_up(values, *self._totals[:, at : at + len(values)])
+                at += len(values)
         span = np.searchsorted(self._ks, np.arange(1, labels.shape[1] + 1))
-        count_labels(labels, np.ones_like(rows.hits), span, self._predicted)
-        count_labels(labels, rows.hits, span, self._hits)
+        count_labels(labels, rows.hits, span, self._predicted, self._hits)
         if reranked is not None and rows.gains is not None:
-            count_labels(reranked, (rows.gains > 0).astype(np.uint8), span, self._gain_hits)
+            gained = (rows.gains > 0).view(np.uint8)
+            count_labels(reranked, gained, span, np.zeros_like(self._predicted), self._gain_hits)
 
     def _bin_scores(self, inside: npt.NDArray[np.bool_]) -> dict[str, float]:
         true = self._true[inside]
@@ -191,20 +209,13 @@ class Evaluator:
         }
 
     def _best_gains(self) -> npt.NDArray[np.float64]:
-        totals = self._totals.sum(axis=0).reshape(len(self._names), 2, len(self.ks))
-        best: npt.NDArray[np.float64] = totals[self._names.index("PSP"), 1]
+        totals = self._totals.sum(axis=0).reshape(len(self.row_metrics), 2, len(self.ks))
+        best: npt.NDArray[np.float64] = totals[self.row_metrics.index("PSP"), 1]
         return best
 
     def _check_rows(self) -> None:
         if not self.n_rows:
             raise InputError("There are no rows to score: give predictions and true labels of at least one row.")
-
-
-def _exactly(places: int, labels: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
-    missing = places - labels.shape[1]
-    if missing > 0:
-        return np.pad(labels, ((0, 0), (0, missing)), constant_values=-1)
-    return np.ascontiguousarray(labels[:, :places])
 
 
 def _checked_ks(ks: Iterable[int]) -> tuple[int, ...]:
@@ -217,7 +228,8 @@ def _checked_ks(ks: Iterable[int]) -> tuple[int, ...]:
     return tuple(sorted({int(k) for k in places}))
 
 
-def _checked_weights(inverse_propensity: npt.ArrayLike | None, n_labels: int) -> npt.NDArray[np.float64] | None:
+def check_weights(inverse_propensity: npt.ArrayLike | None, n_labels: int) -> npt.NDArray[np.float64] | None:
+    """Take inverse propensities, one a label, or None where none are given."""
     if inverse_propensity is None:
         return None
     weights = np.array(inverse_propensity, np.float64)

@@ -79,14 +79,23 @@ def best_gains(indptr: Int64, indices: Int32, weights: Float64, best: Float64) -
 
 
 @kernel
-def count_labels(labels: Int32, marks: UInt8, span: Int64, counts: Int64) -> None:
-    """Add each mark (k by n) to its label's row of `counts`, in the column that `span` gives for its place."""
+def two_sum(total: float, rest: float, value: float) -> tuple[float, float]:
+    """Add a value to a total and what rounding took from it to the rest."""
+    after = total + value
+    added = after - total
+    return after, rest + ((total - (after - added)) + (value - added))
+
+
+@kernel
+def count_labels(labels: Int32, hits: UInt8, span: Int64, predicted: Int64, hit: Int64) -> None:
+    """Count the predictions and hits (k by n) of each label, in the column that `span` gives for the place."""
     n, k = labels.shape
     for row in range(n):
         for place in range(k):
             label = labels[row, place]
             if label >= 0:
-                counts[label, span[place]] += marks[place, row]
+                predicted[label, span[place]] += 1
+                hit[label, span[place]] += hits[place, row]
 
 
 @kernel
@@ -94,17 +103,27 @@ def add_up(values: Float64, high: Float64, low: Float64) -> None:
     """Add each row of `values` to its total ``high + low``, where `low` gathers what rounding took from `high`.
 
     Carrying the rounding error along (Knuth's two-sum) makes the total independent of the order of the rows and of
-    how they are cut into chunks.
+    how they are cut into chunks. Four sums run side by side, because each addition waits for the one before it.
     """
     m, n = values.shape
+    whole = n - n % 4
+    totals, rests = np.empty(4), np.empty(4)
     for item in range(m):
+        row = values[item]
+        t0 = t1 = t2 = t3 = 0.0
+        r0 = r1 = r2 = r3 = 0.0
+        for position in range(0, whole, 4):
+            t0, r0 = two_sum(t0, r0, row[position])
+            t1, r1 = two_sum(t1, r1, row[position + 1])
+            t2, r2 = two_sum(t2, r2, row[position + 2])
+            t3, r3 = two_sum(t3, r3, row[position + 3])
+        totals[:] = (t0, t1, t2, t3)
+        rests[:] = (r0, r1, r2, r3)
         total, rest = high[item], low[item]
-        for position in range(n):
-            value = values[item, position]
-            after = total + value
-            added = after - total
-            rest += (total - (after - added)) + (value - added)
-            total = after
+        for lane in range(4):
+            total, rest = two_sum(total, rest + rests[lane], totals[lane])
+        for position in range(whole, n):
+            total, rest = two_sum(total, rest, row[position])
         high[item], low[item] = total, rest
 
 

@@ -51,6 +51,22 @@ class LabelScores:
         return percent(2 * self.hits, self.true + self.predicted)
 
 
+def coverage(true: npt.NDArray[np.int64], hits: npt.NDArray[np.int64]) -> list[float]:
+    """C: labels with a hit over labels that any row has, in percent; for each column of `hits` (labels by ks)."""
+    possible = max(int((true > 0).sum()), 1)
+    return [float(100 * (found / possible)) for found in (hits > 0).sum(axis=0)]
+
+
+def macro_f1(true: npt.NDArray[np.int64], predicted: npt.NDArray[np.int64], hits: npt.NDArray[np.int64]) -> list[float]:
+    """macroF1: the mean of the labels' F1 over those that are true or predicted anywhere, in percent, for each column.
+
+    `predicted` and `hits` are labels by ks.
+    """
+    both = true[:, None] + predicted
+    judged = np.maximum((both > 0).sum(axis=0), 1)
+    return [float(value) for value in 100 * (2 * hits / np.maximum(both, 1)).sum(axis=0) / judged]
+
+
 def percent(part: npt.ArrayLike, whole: npt.ArrayLike) -> npt.NDArray[np.float64]:
     """Divide and multiply by 100; NaN where the whole is 0."""
     part, whole = np.broadcast_arrays(np.asarray(part, np.float64), np.asarray(whole, np.float64))

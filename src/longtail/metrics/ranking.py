@@ -78,6 +78,19 @@ def known_labels(labels: npt.NDArray[Any], n_labels: int) -> npt.NDArray[np.int3
     return known
 
 
+def exactly(places: int, labels: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
+    """Cut or pad a ranking to a number of places."""
+    missing = places - labels.shape[1]
+    if missing > 0:
+        return np.pad(labels, ((0, 0), (0, missing)), constant_values=-1)
+    return np.ascontiguousarray(labels[:, :places])
+
+
+def first_places(top: Any, places: int, n_labels: int) -> npt.NDArray[np.int32]:
+    """Take the first places of whatever was given as a ranking; see `known_labels`."""
+    return exactly(places, known_labels(ranked_labels(top)[:, :places], n_labels))
+
+
 def rerank_by_inverse_propensity(
     labels: npt.NDArray[np.int32], scores: npt.NDArray[Any], inverse_propensity: npt.NDArray[np.float64]
 ) -> npt.NDArray[np.int32]:

@@ -26,17 +26,23 @@ class JudgedRows:
     ----------
     hits : ndarray of uint8, shape (k, n)
         1 where the label at this place is a true label of the row.
+    decided : ndarray of uint8, shape (k, n)
+        1 where there is a label at this place, 0 for padding.
     n_true : ndarray of int64, shape (n,)
         True labels of each row.
     gains, best : ndarray of float64, shape (k, n), optional
         Inverse propensity of the label at this place if it is a hit, else 0; and the row's largest inverse
         propensities in falling order, which is what a perfect ranking would gain.
+    n_labels : int
+        Labels that there are, of which Hamming is a share.
     """
 
     hits: npt.NDArray[np.uint8]
+    decided: npt.NDArray[np.uint8]
     n_true: npt.NDArray[np.int64]
     gains: Matrix | None = None
     best: Matrix | None = None
+    n_labels: int = 1
 
     @classmethod
     def from_ranking(
@@ -46,6 +52,7 @@ class JudgedRows:
         indices: npt.NDArray[np.int32],
         inverse_propensity: npt.NDArray[np.float64] | None = None,
         gain_labels: npt.NDArray[np.int32] | None = None,
+        n_labels: int = 1,
     ) -> JudgedRows:
         """Judge `labels` (n by k, -1 for padding) by the sorted true labels of each row.
 
@@ -53,15 +60,16 @@ class JudgedRows:
         """
         shape = labels.shape[::-1]
         hits, n_true, none = np.empty(shape, np.uint8), np.diff(indptr), np.empty((0, 0))
+        decided = np.ascontiguousarray((labels >= 0).T).view(np.uint8)
         if inverse_propensity is None:
             judge(labels, indptr, indices, np.empty(0), hits, none)
-            return cls(hits, n_true)
+            return cls(hits, decided, n_true, n_labels=n_labels)
         gains, best = np.empty(shape), np.empty(shape)
         judge(labels, indptr, indices, inverse_propensity, hits, gains)
         if gain_labels is not None:
             judge(gain_labels, indptr, indices, inverse_propensity, np.empty(shape, np.uint8), gains)
         best_gains(indptr, indices, inverse_propensity, best)
-        return cls(hits, n_true, gains, best)
+        return cls(hits, decided, n_true, gains, best, n_labels)
 
     @property
     def discounts(self) -> Matrix:
@@ -74,10 +82,32 @@ class JudgedRows:
         return _running_sum(self.hits.astype(np.float64))
 
     @cached_property
+    def decided_so_far(self) -> Matrix:
+        """Labels decided for up to each place."""
+        return _running_sum(self.decided.astype(np.float64))
+
+    @cached_property
+    def discounted_hits_so_far(self) -> Matrix:
+        """Discounted hits up to each place."""
+        return _running_sum(self.hits * self.discounts)
+
+    @cached_property
+    def gains_so_far(self) -> tuple[Matrix, Matrix]:
+        """Gains up to each place, and those of a perfect ranking."""
+        gains, best = _weighted(self)
+        return _running_sum(gains), _running_sum(best)
+
+    @cached_property
     def discounted_gains_so_far(self) -> tuple[Matrix, Matrix]:
         """Discounted gains up to each place, and those of a perfect ranking."""
         gains, best = _weighted(self)
         return _running_sum(gains * self.discounts), _running_sum(best * self.discounts)
+
+    @cached_property
+    def share_of_one(self) -> Matrix:
+        """What one of the row's true labels is of them all: 1 / true labels, 1 where there are none; shape (n,)."""
+        share: Matrix = 1.0 / np.maximum(self.n_true, 1)
+        return share
 
     def dcg_mass(self, ks: npt.NDArray[np.int64]) -> Matrix:
         """Give the DCG of min(k, true labels) hits in the first places; 1 where a row has no true label."""
@@ -86,7 +116,8 @@ class JudgedRows:
 
 
 Ratio = tuple[Matrix, Matrix]
-"""Numerators and denominators of a metric, each of shape (number of ks, n)."""
+"""Numerators and denominators of a metric, each of shape (number of ks, n); denominators that are the same for all rows
+have the shape (number of ks,)."""
 
 
 def _running_sum(values: Matrix) -> Matrix:
@@ -98,32 +129,30 @@ def _running_sum(values: Matrix) -> Matrix:
     return total
 
 
-def _everywhere(value: npt.ArrayLike, like: Matrix) -> Matrix:
-    return np.broadcast_to(np.asarray(value, np.float64), like.shape)
+def _per_row(values: Matrix) -> Ratio:
+    """Make a mean over the rows of values that each row has."""
+    return values, np.ones(len(values))
 
 
 def precision(rows: JudgedRows, ks: npt.NDArray[np.int64]) -> Ratio:
     """P: hits over k, whatever the number of predictions or true labels."""
-    hits = rows.hits_so_far[ks - 1]
-    return hits, _everywhere(ks[:, None], hits)
+    return rows.hits_so_far[ks - 1], ks.astype(np.float64)
 
 
 def ndcg(rows: JudgedRows, ks: npt.NDArray[np.int64]) -> Ratio:
     """Compute nDCG: discounted hits over those of a perfect ranking of min(k, true labels) places."""
-    gain = _running_sum(rows.hits * rows.discounts)[ks - 1] / rows.dcg_mass(ks)
-    return gain, _everywhere(1, gain)
+    return _per_row(rows.discounted_hits_so_far[ks - 1] / rows.dcg_mass(ks))
 
 
 def recall(rows: JudgedRows, ks: npt.NDArray[np.int64]) -> Ratio:
     """R: hits over the row's true labels."""
-    share = rows.hits_so_far[ks - 1] / np.maximum(rows.n_true, 1)
-    return share, _everywhere(1, share)
+    return _per_row(rows.hits_so_far[ks - 1] / np.maximum(rows.n_true, 1))
 
 
 def psp(rows: JudgedRows, ks: npt.NDArray[np.int64]) -> Ratio:
     """PSP: inverse propensities of the hits over the k largest of the row's true labels."""
-    gains, best = _weighted(rows)
-    return _running_sum(gains)[ks - 1], _running_sum(best)[ks - 1]
+    gains, best = rows.gains_so_far
+    return gains[ks - 1], best[ks - 1]
 
 
 def psndcg_ratio(rows: JudgedRows, ks: npt.NDArray[np.int64]) -> Ratio:
@@ -139,6 +168,42 @@ def psndcg(rows: JudgedRows, ks: npt.NDArray[np.int64]) -> Ratio:
     return gain / mass, best / mass
 
 
+def psr(rows: JudgedRows, ks: npt.NDArray[np.int64]) -> Ratio:
+    """PSR: as PSP, with both sides first divided by the row's true labels."""
+    gain, best = psp(rows, ks)
+    return gain * rows.share_of_one, best * rows.share_of_one
+
+
+def reciprocal_rank(rows: JudgedRows, ks: npt.NDArray[np.int64]) -> Ratio:
+    """MRR: one over the place of the first hit; 0 where there is none in the first k places."""
+    worth = rows.hits / np.arange(1.0, len(rows.hits) + 1)[:, None]
+    for place in range(1, len(worth)):
+        np.maximum(worth[place - 1], worth[place], out=worth[place])
+    return _per_row(worth[ks - 1])
+
+
+def average_discounted_gain(rows: JudgedRows, ks: npt.NDArray[np.int64]) -> Ratio:
+    """ADG: discounted hits over the row's true labels."""
+    return _per_row(rows.discounted_hits_so_far[ks - 1] * rows.share_of_one)
+
+
+def psadg(rows: JudgedRows, ks: npt.NDArray[np.int64]) -> Ratio:
+    """PSADG: as PSnDCG_ratio, with both sides first divided by the row's true labels."""
+    gain, best = psndcg_ratio(rows, ks)
+    return gain * rows.share_of_one, best * rows.share_of_one
+
+
+def micro_f1(rows: JudgedRows, ks: npt.NDArray[np.int64]) -> Ratio:
+    """microF1: twice the hits over true and decided labels, all rows together."""
+    return 2.0 * rows.hits_so_far[ks - 1], rows.decided_so_far[ks - 1] + rows.n_true
+
+
+def hamming(rows: JudgedRows, ks: npt.NDArray[np.int64]) -> Ratio:
+    """Compute Hamming: decided labels that are not true and true ones that are not decided, over all labels; a loss."""
+    wrong = rows.decided_so_far[ks - 1] + rows.n_true - 2.0 * rows.hits_so_far[ks - 1]
+    return wrong, np.full(len(ks), float(rows.n_labels))
+
+
 def _weighted(rows: JudgedRows) -> Ratio:
     if rows.gains is None or rows.best is None:
         raise ValueError("propensity-scored metrics need rows judged with inverse propensities")
@@ -152,8 +217,17 @@ ROW_METRICS: dict[str, Callable[[JudgedRows, npt.NDArray[np.int64]], Ratio]] = {
     "PSnDCG": psndcg,
     "PSnDCG_ratio": psndcg_ratio,
     "R": recall,
+    "PSR": psr,
+    "MRR": reciprocal_rank,
+    "ADG": average_discounted_gain,
+    "PSADG": psadg,
+    "microF1": micro_f1,
+    "Hamming": hamming,
 }
 """Every metric that is a ratio of sums over rows, by the name that stands before @k."""
 
-PROPENSITY_SCORED = frozenset({"PSP", "PSnDCG", "PSnDCG_ratio"})
+PROPENSITY_SCORED = frozenset({"PSP", "PSnDCG", "PSnDCG_ratio", "PSR", "PSADG"})
 """Those of them that need inverse propensities."""
+
+LOSSES = frozenset({"Hamming"})
+"""Those of them where less is better."""

@@ -57,12 +57,24 @@ class Scores(Mapping[str, float]):
         cells = [["", *(f"@{k}" for k in places)]]
         for name in names:
             values = (self.get(f"{name}@{k}") for k in places)
-            cells.append([name, *("" if value is None else f"{value:.2f}" for value in values)])
+            cells.append([name, *("" if value is None else shown(name, value) for value in values)])
         return text_table(cells)
 
     def __repr__(self) -> str:
         order = f", propensity-scored after {self.rerank}" if self.rerank else ""
         return f"Scores of {self.n_rows} rows, in percent{order}\n{self.table()}"
+
+
+def shown(metric: str, value: float) -> str:
+    """Write a value with two decimals; Hamming, which is far below one percent with many labels, with four.
+
+    Examples
+    --------
+    >>> shown("P@1", 0.00123), shown("Hamming@1", 0.00123), shown("Hamming@1", 37.5)
+    ('0.00', '0.0012', '37.50')
+    """
+    small = metric.partition("@")[0] == "Hamming" and abs(value) < 1
+    return f"{value:.4f}" if small else f"{value:.2f}"
 
 
 def text_table(cells: Sequence[Sequence[str]]) -> str:

@@ -1,0 +1,129 @@
+"""Whether scores are probabilities: how often a prediction with such a score is right."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from longtail.engine.topk import TopK
+from longtail.errors import InputError, ParameterError
+from longtail.metrics.evaluation import with_labels
+from longtail.metrics.kernels import judge
+from longtail.metrics.ranking import first_places
+from longtail.metrics.scores import text_table
+
+
+@dataclass(frozen=True, eq=False)
+class CalibrationCurve:
+    """Predictions by their score: what was promised and what came true; printing shows a table.
+
+    Parameters
+    ----------
+    edges : ndarray of float64, shape (bins + 1,)
+        Where bins of scores begin and end; a score on an edge belongs to the bin above, 1 to the last.
+    predicted : ndarray of float64, shape (bins,)
+        Mean score of the predictions in each bin, in percent; NaN for an empty bin.
+    observed : ndarray of float64, shape (bins,)
+        Share of them that are true, in percent; NaN for an empty bin.
+    count : ndarray of int64, shape (bins,)
+        Predictions in each bin.
+    """
+
+    edges: npt.NDArray[np.float64]
+    predicted: npt.NDArray[np.float64]
+    observed: npt.NDArray[np.float64]
+    count: npt.NDArray[np.int64]
+
+    @property
+    def error(self) -> float:
+        """Mean distance between promised and true share over all predictions, in percent: the ECE."""
+        filled = self.count > 0
+        if not filled.any():
+            return 0.0
+        distance = np.abs(self.predicted[filled] - self.observed[filled])
+        return float(np.average(distance, weights=self.count[filled]))
+
+    def table(self) -> str:
+        """Lay the bins that hold predictions out as text."""
+        cells = [["score", "predictions", "mean score", "true"]]
+        for index in np.flatnonzero(self.count):
+            span = f"{self.edges[index]:.2f}-{self.edges[index + 1]:.2f}"
+            cells.append([span, str(self.count[index]), f"{self.predicted[index]:.2f}", f"{self.observed[index]:.2f}"])
+        return text_table(cells)
+
+    def __repr__(self) -> str:
+        return f"Calibration of {self.count.sum()} predictions, in percent; error {self.error:.2f}\n{self.table()}"
+
+
+def calibration_curve(top: TopK, Y: Any, k: int = 5, bins: int = 15) -> CalibrationCurve:
+    """Compare the scores of predictions, read as probabilities, with how often they are right.
+
+    Parameters
+    ----------
+    top : TopK
+        The ranking, with probabilities as scores.
+    Y : matrix, shape (n, n_labels)
+        True labels. Where only recorded labels are known, probabilities are those of being recorded.
+    k : int
+        Places that count.
+    bins : int
+        Bins of equal width between 0 and 1.
+
+    Returns
+    -------
+    CalibrationCurve
+
+    Examples
+    --------
+    >>> top = TopK(np.array([[0, 1], [1, 0]], np.int32), np.array([[0.9, 0.3], [0.8, 0.1]], np.float32))
+    >>> calibration_curve(top, [[1, 1], [0, 0]], k=2, bins=2)
+    Calibration of 4 predictions, in percent; error 32.50
+    score      predictions  mean score   true
+    0.00-0.50            2       20.00  50.00
+    0.50-1.00            2       85.00  50.00
+    """
+    for name, value in (("k", k), ("bins", bins)):
+        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+            raise ParameterError(name, value, "must be a whole number of at least 1")
+    if not isinstance(top, TopK):
+        raise InputError("Calibration needs scores: give a TopK instead of label ids alone.")
+    truth = with_labels(Y)
+    if len(top) != truth.shape[0]:
+        raise InputError(f"The ranking has {len(top)} rows and Y has {truth.shape[0]}: they must be the same rows.")
+    labels = first_places(top, min(k, top.k), truth.shape[1])
+    hits = np.empty(labels.shape[::-1], np.uint8)
+    judge(labels, truth.indptr.astype(np.int64), truth.indices, np.empty(0), hits, np.empty((0, 0)))
+    predicted = top.labels[:, : labels.shape[1]] >= 0
+    scores, hit = top.scores[:, : labels.shape[1]][predicted].astype(np.float64), hits.T[predicted]
+    if not ((scores >= 0) & (scores <= 1)).all():
+        raise InputError("Scores must lie between 0 and 1 to be read as probabilities: calibrate the model first.")
+    edges = np.linspace(0.0, 1.0, bins + 1)
+    bin_of = np.clip(np.searchsorted(edges, scores, "right") - 1, 0, bins - 1)
+    count = np.bincount(bin_of, minlength=bins)
+    with np.errstate(invalid="ignore"):
+        mean = 100.0 * np.bincount(bin_of, scores, bins) / count
+        share = 100.0 * np.bincount(bin_of, hit, bins) / count
+    return CalibrationCurve(edges, mean, share, count)
+
+
+def calibration_error(top: TopK, Y: Any, k: int = 5, bins: int = 15) -> float:
+    """Expected calibration error ECE@k, in percent: 0 where a score of 0.3 is right in 30 % of the cases.
+
+    The predictions of the first k places are put into bins of equal width by their score; the distances between mean
+    score and share of true labels are averaged, each bin weighted by its predictions.
+
+    Parameters
+    ----------
+    top, Y, k, bins
+        As for `calibration_curve`.
+
+    Examples
+    --------
+    >>> top = TopK(np.array([[0], [0]], np.int32), np.array([[0.75], [0.75]], np.float32))
+    >>> calibration_error(top, [[1], [0]], k=1)
+    25.0
+    """
+    return calibration_curve(top, Y, k, bins).error

@@ -1,0 +1,275 @@
+"""Two rankings of the same rows compared: differences, their intervals, and p-values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from longtail.engine.topk import TopK
+from longtail.errors import InputError, ParameterError
+from longtail.metrics.evaluation import with_labels
+from longtail.metrics.evaluator import Evaluator
+from longtail.metrics.resampling import OVER_LABELS, Resampler, check_count, check_drawings, ends, resample
+from longtail.metrics.scores import shown, text_table
+from longtail.metrics.swapping import Swapper, swap_rows
+
+Correction = Literal["holm", "benjamini-hochberg", "none"]
+
+_ROUNDING = 1e-10
+"""Share of a metric by which equal differences may seem to differ, because sums were added up in another order."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One metric of two rankings of the same rows.
+
+    Parameters
+    ----------
+    a, b : float
+        The metric of either, in percent.
+    difference : float
+        b - a.
+    low, high : float
+        Ends of the interval around the difference.
+    p_value : float
+        Chance, between 0 and 1, of a difference at least as large if it didn't matter which ranking a row came from.
+    adjusted : float
+        The p-value adjusted for the number of metrics compared.
+    """
+
+    a: float
+    b: float
+    difference: float
+    low: float
+    high: float
+    p_value: float
+    adjusted: float
+
+
+class Comparison(Mapping[str, Difference]):
+    """Two rankings compared: a `Difference` by metric, such as ``comparison["PSP@5"]``; printing shows a table.
+
+    Parameters
+    ----------
+    differences : mapping of str to Difference
+        By ``name@k``.
+    n_rows : int
+        Rows that were compared.
+    level : float
+        Level of the intervals.
+    correction : str
+        How p-values were adjusted.
+    permutations : int
+        Sets of swapped rows that the p-values come from.
+    exact : bool
+        Whether these were all there are.
+
+    Examples
+    --------
+    >>> Comparison({"P@1": Difference(50.0, 60.0, 10.0, 2.0, 18.0, 0.012, 0.024)}, n_rows=90, level=0.95,
+    ...            correction="holm", permutations=10000, exact=False)
+    Comparison on 90 rows, in percent: 95 % intervals of b - a, p-values adjusted by holm
+             a      b  b - a   low   high       p  adjusted
+    P@1  50.00  60.00  10.00  2.00  18.00  0.0120    0.0240
+    """
+
+    def __init__(
+        self,
+        differences: Mapping[str, Difference],
+        *,
+        n_rows: int,
+        level: float,
+        correction: str,
+        permutations: int,
+        exact: bool,
+    ) -> None:
+        self._differences = dict(differences)
+        self.n_rows = n_rows
+        self.level = level
+        self.correction = correction
+        self.permutations = permutations
+        self.exact = exact
+
+    def __getitem__(self, key: str) -> Difference:
+        return self._differences[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._differences)
+
+    def __len__(self) -> int:
+        return len(self._differences)
+
+    def table(self) -> str:
+        """Lay the differences out as text: a line for each metric."""
+        cells = [["", "a", "b", "b - a", "low", "high", "p", "adjusted"]]
+        for name, item in self.items():
+            percents = (item.a, item.b, item.difference, item.low, item.high)
+            shares = (item.p_value, item.adjusted)
+            cells.append([name, *(shown(name, value) for value in percents), *(f"{value:.4f}" for value in shares)])
+        return text_table(cells)
+
+    def __repr__(self) -> str:
+        adjusted = "not adjusted" if self.correction == "none" else f"adjusted by {self.correction}"
+        return (
+            f"Comparison on {self.n_rows} rows, in percent: {100 * self.level:g} % intervals of b - a, "
+            f"p-values {adjusted}\n{self.table()}"
+        )
+
+
+def compare(
+    top_a: TopK | npt.ArrayLike,
+    top_b: TopK | npt.ArrayLike,
+    Y: Any,
+    *,
+    inverse_propensity: npt.ArrayLike | None = None,
+    ks: Iterable[int] = (1, 3, 5),
+    resamples: int = 1000,
+    permutations: int = 10000,
+    level: float = 0.95,
+    correction: Correction = "holm",
+    seed: int = 0,
+    threads: int | None = None,
+    metrics: Iterable[str] | None = None,
+) -> Comparison:
+    """Compare two rankings of the same rows, metric by metric.
+
+    The interval of a difference comes from the drawings that `bootstrap` makes, both rankings on the same drawn rows.
+    The p-value comes from a paired randomisation test: were the two systems alike, it wouldn't matter which of them had
+    given a row's ranking, so the rankings of rows chosen by coin are swapped and every metric is computed anew,
+    numerators and denominators, and counts of labels too. The p-value is the share of ``permutations`` such swaps, the
+    observed rankings included, whose difference is at least as large in size. Where there are no more sets of swaps
+    than that, all of them are taken and the p-value is exact.
+
+    Parameters
+    ----------
+    top_a, top_b : TopK or array of int, shape (n, places)
+        The rankings; see `evaluate`.
+    Y, inverse_propensity, ks
+        As for `evaluate`.
+    resamples, level, seed, threads
+        As for `bootstrap`.
+    permutations : int
+        Sets of swaps.
+    correction : {"holm", "benjamini-hochberg", "none"}
+        How p-values are adjusted for the number of metrics; see `adjust`.
+    metrics : iterable of str, optional
+        What is compared and counted in the correction, such as ``["P@1", "PSP@5"]``; by default all that `evaluate`
+        gives. Choose before looking at results.
+
+    Returns
+    -------
+    Comparison
+
+    Examples
+    --------
+    >>> Y = [[1, 0, 1], [0, 1, 0], [1, 0, 0], [0, 1, 1], [1, 1, 0], [0, 0, 1]]
+    >>> a, b = [[1], [0], [0], [0], [2], [1]], [[0], [1], [0], [1], [1], [2]]
+    >>> compare(a, b, Y, ks=[1], metrics=["P@1", "microF1@1"], permutations=100)
+    Comparison on 6 rows, in percent: 95 % intervals of b - a, p-values adjusted by holm
+                   a       b  b - a    low    high       p  adjusted
+    P@1        16.67  100.00  83.33  50.00  100.00  0.0625    0.1250
+    microF1@1  13.33   80.00  66.67  42.86   85.71  0.0625    0.1250
+    """
+    check_drawings(resamples, level, seed)
+    check_count("permutations", permutations)
+    _check_correction("correction", correction)
+    truth = with_labels(Y)
+    places = tuple(ks) if isinstance(ks, Iterable) else ks
+    sides = []
+    for top in (top_a, top_b):
+        evaluator = Evaluator(truth.shape[1], inverse_propensity=inverse_propensity, ks=places).update(top, truth)
+        sides.append(Resampler(top, truth, evaluator))
+    a, b = sides
+    chosen = _chosen(metrics, list(a.scores))
+    drawn = resample(
+        lambda weights, parts: b.metrics(weights, parts) - a.metrics(weights, parts),
+        a.n_rows,
+        resamples,
+        seed=seed,
+        threads=threads,
+    )
+    swapped, exact = swap_rows(Swapper(a, b), permutations, seed=seed, threads=threads)
+    scores_a, scores_b = a.scores, b.scores
+    found = {name: (drawn[index], swapped[index]) for index, name in enumerate(a.keys)}
+    p_values = [_p_value(scores_a[name], scores_b[name], found[name][1], exact) for name in chosen]
+    compared = {}
+    for name, p_value, adjusted in zip(chosen, p_values, adjust(p_values, correction).tolist(), strict=True):
+        difference = scores_b[name] - scores_a[name]
+        low, high = ends(difference, found[name][0], level, parts=name.partition("@")[0] in OVER_LABELS)
+        compared[name] = Difference(scores_a[name], scores_b[name], difference, low, high, p_value, adjusted)
+    return Comparison(
+        compared,
+        n_rows=a.n_rows,
+        level=level,
+        correction=correction,
+        permutations=swapped.shape[1],
+        exact=exact,
+    )
+
+
+def adjust(p_values: npt.ArrayLike, method: Correction = "holm") -> npt.NDArray[np.float64]:
+    """Adjust p-values for the number of comparisons.
+
+    Parameters
+    ----------
+    p_values : array of float
+        One a comparison, of several metrics or several models.
+    method : {"holm", "benjamini-hochberg", "none"}
+        - ``"holm"``: the chance that any comparison without a true difference falls below alpha is at most alpha
+          (family-wise error), whatever the dependence between comparisons.
+        - ``"benjamini-hochberg"``: of the comparisons below alpha, at most a share alpha is expected to be without a
+          true difference (false discovery rate), for comparisons that are independent or positively dependent.
+        - ``"none"``: as they are.
+
+    Returns
+    -------
+    ndarray of float64
+        Adjusted p-values in the same order.
+
+    Examples
+    --------
+    >>> adjust([0.01, 0.04, 0.03])
+    array([0.03, 0.06, 0.06])
+    >>> adjust([0.01, 0.04, 0.03], "benjamini-hochberg")
+    array([0.03, 0.04, 0.04])
+    """
+    _check_correction("method", method)
+    p = np.array(p_values, np.float64)
+    if p.ndim != 1 or not ((p >= 0) & (p <= 1)).all():
+        raise InputError("p-values must be a list of numbers between 0 and 1.")
+    if method == "none":
+        return p
+    order = np.argsort(p, kind="stable")
+    ranked, m = p[order], len(p)
+    if method == "holm":
+        ranked = np.maximum.accumulate(ranked * np.arange(m, 0, -1))
+    else:
+        ranked = np.minimum.accumulate((ranked * m / np.arange(1, m + 1))[::-1])[::-1]
+    p[order] = np.minimum(ranked, 1.0)
+    return p
+
+
+def _p_value(a: float, b: float, swapped: npt.NDArray[np.float64], exact: bool) -> float:
+    """Share of swaps whose difference is as large as the observed one, which counts as one more unless it is there."""
+    as_large = int((np.abs(swapped) >= abs(b - a) - _ROUNDING * max(a, b)).sum())
+    return as_large / len(swapped) if exact else (as_large + 1) / (len(swapped) + 1)
+
+
+def _check_correction(name: str, method: str) -> None:
+    if method not in get_args(Correction):
+        raise ParameterError(name, method, 'must be "holm", "benjamini-hochberg" or "none"')
+
+
+def _chosen(metrics: Iterable[str] | None, keys: list[str]) -> list[str]:
+    if metrics is None:
+        return keys
+    wanted = list(metrics)
+    unknown = [name for name in wanted if name not in keys]
+    if unknown or not wanted or isinstance(metrics, str):
+        wrong = unknown[0] if unknown else metrics
+        raise ParameterError("metrics", wrong, f"must hold metrics that are evaluated: {', '.join(keys)}")
+    return [name for name in keys if name in wanted]

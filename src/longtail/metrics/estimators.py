@@ -1,0 +1,323 @@
+"""What a metric would be on complete labels, estimated from the recorded ones and their propensities.
+
+The estimators of table 1 of Jain, Prabhu and Varma (KDD 2016). Every recorded label stands for 1/p true ones, so a sum
+over the true labels of a row becomes a sum over the recorded ones, each divided by its propensity p. That is unbiased
+for whatever adds up over true labels. A metric that is also divided by something that depends on the complete labels,
+such as their number, needs to be told it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from longtail.engine.topk import TopK
+from longtail.errors import InputError, ParameterError
+from longtail.metrics.evaluation import with_labels
+from longtail.metrics.evaluator import check_weights
+from longtail.metrics.ranking import first_places, ranked_labels
+from longtail.metrics.rows import JudgedRows
+
+Array = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """Rows judged by their recorded labels.
+
+    Parameters
+    ----------
+    rows : JudgedRows
+        With gains: 1/p of the label at each place if it is recorded.
+    mass : ndarray of float64, shape (n,)
+        Sum of 1/p over the recorded labels of each row.
+    n_true : ndarray of float64, shape (n,)
+        True labels of each row, at least 1.
+    """
+
+    rows: JudgedRows
+    mass: Array
+    n_true: Array
+
+    @cached_property
+    def gains(self) -> Array:
+        """1/p of the hits, places by rows."""
+        return np.zeros((0, 0)) if self.rows.gains is None else self.rows.gains
+
+    @property
+    def decided(self) -> Array:
+        """Labels in the first k places of each row."""
+        total: Array = self.rows.decided.sum(axis=0, dtype=np.float64)
+        return total
+
+    def worth(self, of_place: Array) -> Array:
+        """Add up the gains of each row, with a factor for each place."""
+        total: Array = of_place @ self.gains
+        return total
+
+
+def _discounts(k: int) -> Array:
+    return 1.0 / np.log2(np.arange(2, k + 2))
+
+
+def _reciprocals(k: int) -> Array:
+    return 1.0 / np.arange(1, k + 1)
+
+
+def _first_hit(recorded: Recorded) -> Array:
+    """Add up 1/place times the chance-corrected event that this place is a hit and none before it is."""
+    none_before, total = np.ones(recorded.gains.shape[1]), np.zeros(recorded.gains.shape[1])
+    for place, gain in enumerate(recorded.gains, start=1):
+        total += none_before * gain / place
+        none_before *= 1.0 - gain
+    return total
+
+
+@dataclass(frozen=True)
+class Estimator:
+    """How one metric is estimated.
+
+    Parameters
+    ----------
+    rows : callable
+        Estimates of the rows as shares.
+    needs_n_true : bool
+        Whether the numbers of true labels must be known.
+    divides_by_n_true : bool
+        Whether it divides by nothing else, so that the constants of corollary 4.2.1 may be known instead.
+    largest : callable, optional
+        ``largest(k, m)``: the most that the hits of a row with m true labels can add up to where every 1/p is 1.
+    """
+
+    rows: Callable[[Recorded], Array]
+    needs_n_true: bool = False
+    divides_by_n_true: bool = False
+    largest: Callable[[int, Array], Array] | None = None
+
+
+def _mass_of(places: Callable[[int], Array], k: int, m: Array) -> Array:
+    """Sum of what the first min(k, m) places are worth."""
+    sums = np.concatenate([[0.0], np.cumsum(places(k))])
+    return sums[np.minimum(m, k).astype(np.int64)]
+
+
+def _size(recorded: Recorded) -> int:
+    return len(recorded.gains)
+
+
+ESTIMATORS: dict[str, Estimator] = {
+    "P": Estimator(
+        lambda r: r.worth(np.ones(_size(r))) / _size(r),
+        largest=lambda k, m: np.minimum(m, k) / k,
+    ),
+    "DCG": Estimator(
+        lambda r: r.worth(_discounts(_size(r))) / _discounts(_size(r)).sum(),
+        largest=lambda k, m: _mass_of(_discounts, k, m) / _discounts(k).sum(),
+    ),
+    "nDCG": Estimator(
+        lambda r: r.worth(_discounts(_size(r))) / _mass_of(_discounts, _size(r), r.n_true),
+        needs_n_true=True,
+        largest=lambda k, m: np.minimum(m, 1.0),
+    ),
+    "R": Estimator(
+        lambda r: r.worth(np.ones(_size(r))) / r.n_true,
+        needs_n_true=True,
+        divides_by_n_true=True,
+        largest=lambda k, m: np.minimum(m, k) / np.maximum(m, 1),
+    ),
+    "ADG": Estimator(
+        lambda r: r.worth(_discounts(_size(r))) / r.n_true,
+        needs_n_true=True,
+        divides_by_n_true=True,
+        largest=lambda k, m: _mass_of(_discounts, k, m) / np.maximum(m, 1),
+    ),
+    "ARR": Estimator(
+        lambda r: r.worth(_reciprocals(_size(r))) / r.n_true,
+        needs_n_true=True,
+        divides_by_n_true=True,
+        largest=lambda k, m: _mass_of(_reciprocals, k, m) / np.maximum(m, 1),
+    ),
+    "MRR": Estimator(_first_hit),
+    "F1": Estimator(
+        lambda r: 2 * r.worth(np.ones(_size(r))) / (r.n_true + r.decided),
+        needs_n_true=True,
+        largest=lambda k, m: 2 * np.minimum(m, k) / np.maximum(m + np.minimum(m, k), 1),
+    ),
+    "Hamming": Estimator(
+        lambda r: (r.mass - 2 * r.worth(np.ones(_size(r))) + r.decided) / r.rows.n_labels,
+        largest=lambda k, m: m + np.minimum(m, k),
+    ),
+}
+"""The metrics that can be estimated."""
+
+
+def estimate(
+    name: str,
+    top: TopK | npt.ArrayLike,
+    Y: Any,
+    inverse_propensity: npt.ArrayLike | None,
+    k: int = 5,
+    n_true: npt.ArrayLike | None = None,
+    *,
+    g: npt.ArrayLike | None = None,
+) -> float:
+    """Estimate, in percent, what a metric would be on complete labels; the expectation is that value.
+
+    With p the propensity of a label, its chance of being recorded where it is true:
+
+    - ``"P"``: hits over k. Unbiased whatever the dependence between missing labels (theorem 4.1), as are the next two.
+    - ``"DCG"``: discounted hits over the discounts of all k places; the nDCG of table 1.
+    - ``"Hamming"``: decided labels that are not true and true ones that are not decided, over all labels (theorem 4.4).
+    - ``"nDCG"``: discounted hits over the discounts of the first min(k, true labels) places. Needs `n_true`.
+    - ``"R"``, ``"ADG"``: hits and discounted hits over the true labels. Need `n_true` or `g`.
+    - ``"ARR"``: 1/place of every hit, added up, over the true labels; called MRR in table 1. Needs `n_true` or `g`.
+    - ``"F1"``: twice the hits over true and decided labels of the row. Needs `n_true`.
+    - ``"MRR"``: 1/place of the first hit. Unbiased if the labels of a row go missing independently of each other.
+
+    All but F1, DCG and ARR are estimates of what `evaluate` calls by the same name. An estimate is not bound to lie
+    between 0 and 100: a single row may well lie outside, and so may the mean over few rows.
+
+    Parameters
+    ----------
+    name : str
+        One of the above.
+    top : TopK or array of int, shape (n, places)
+        The ranking; see `evaluate`.
+    Y : matrix, shape (n, n_labels)
+        Recorded labels.
+    inverse_propensity : array of float, shape (n_labels,)
+        1/p of each label, at least 1. None together with `g`.
+    k : int
+        Places that count.
+    n_true : array of int, shape (n,), optional
+        How many labels each row truly has, though it isn't known which (theorem 4.2).
+    g : array of float, shape (n_labels,), optional
+        Where the number of true labels is unknown but labels are recorded with the chance g over that number, this g of
+        each label (corollary 4.2.1); in the place of `inverse_propensity` and `n_true`.
+
+    Returns
+    -------
+    float
+        The mean of `estimate_rows`.
+
+    References
+    ----------
+    Jain, Prabhu, Varma: Extreme multi-label loss functions for recommendation, tagging, ranking and other missing label
+    applications. KDD 2016, section 4.
+
+    Examples
+    --------
+    Two of three predictions are recorded; the second label is recorded every other time, so it counts twice:
+
+    >>> estimate("P", [[0, 1, 2]], [[1, 1, 0, 0]], [1.0, 2.0, 4.0, 4.0], k=3)
+    100.0
+    >>> estimate("R", [[0, 1, 2]], [[1, 1, 0, 0]], [1.0, 2.0, 4.0, 4.0], k=3, n_true=[4])
+    75.0
+    """
+    return float(estimate_rows(name, top, Y, inverse_propensity, k, n_true, g=g).mean())
+
+
+def estimate_rows(
+    name: str,
+    top: TopK | npt.ArrayLike,
+    Y: Any,
+    inverse_propensity: npt.ArrayLike | None,
+    k: int = 5,
+    n_true: npt.ArrayLike | None = None,
+    *,
+    g: npt.ArrayLike | None = None,
+) -> Array:
+    """Give the estimates of single rows, whose mean is `estimate`.
+
+    Parameters
+    ----------
+    name, top, Y, inverse_propensity, k, n_true, g
+        As for `estimate`.
+
+    Returns
+    -------
+    ndarray of float64, shape (n,)
+        In percent.
+
+    Examples
+    --------
+    >>> estimate_rows("P", [[0], [1]], [[1, 0], [0, 1]], [1.0, 4.0], k=1)
+    array([100., 400.])
+    """
+    estimator = find(name)
+    check_k(k)
+    truth = with_labels(Y)
+    n, n_labels = truth.shape
+    given = len(ranked_labels(top))
+    if given != n or not n:
+        raise InputError(f"The ranking has {given} rows and Y has {n}: they must be the same rows, at least one.")
+    recorded = np.diff(truth.indptr)
+    if g is not None:
+        if not estimator.divides_by_n_true:
+            raise InputError(f"g is for {names(lambda e: e.divides_by_n_true)}: leave it out for {name}.")
+        if inverse_propensity is not None or n_true is not None:
+            raise InputError("g takes the place of inverse_propensity and n_true: leave them out.")
+        weights, numbers = 1.0 / _positive("g", g, n_labels), np.ones(n)
+    else:
+        weights = check_inverse(inverse_propensity, n_labels)
+        if estimator.needs_n_true and n_true is None:
+            needs = "n_true or g" if estimator.divides_by_n_true else "n_true"
+            raise ParameterError("name", name, f"needs {needs}, because it is a share of the true labels")
+        numbers = np.ones(n) if n_true is None else np.maximum(_checked_n_true(n_true, recorded), 1.0)
+    labels = first_places(top, k, n_labels)
+    rows = JudgedRows.from_ranking(labels, truth.indptr.astype(np.int64), truth.indices, weights, n_labels=n_labels)
+    return 100.0 * estimator.rows(Recorded(rows, truth @ weights, numbers))
+
+
+def check_inverse(inverse_propensity: npt.ArrayLike | None, n_labels: int | None) -> Array:
+    """Take inverse propensities, one a label and none below 1."""
+    if inverse_propensity is None:
+        raise ParameterError("inverse_propensity", None, "must hold 1/p of each label")
+    size = len(np.atleast_1d(np.asarray(inverse_propensity))) if n_labels is None else n_labels
+    weights = check_weights(inverse_propensity, size)
+    if weights is None or not weights.size or weights.min() < 1:
+        raise InputError("inverse_propensity must be at least 1 for every label: give 1/p, not p.")
+    return weights
+
+
+def _positive(name: str, values: npt.ArrayLike, size: int) -> Array:
+    array = np.asarray(values, np.float64)
+    if array.shape != (size,) or not (np.isfinite(array).all() and (array > 0).all()):
+        raise InputError(f"{name} must hold one number above 0 for each of {size} labels.")
+    return array
+
+
+def _checked_n_true(n_true: npt.ArrayLike, recorded: npt.NDArray[Any]) -> Array:
+    numbers = np.asarray(n_true)
+    if numbers.shape != recorded.shape or numbers.dtype.kind not in "iu":
+        raise InputError("n_true must be one whole number of true labels for each row.")
+    if (numbers < recorded).any():
+        row = int(np.flatnonzero(numbers < recorded)[0])
+        raise InputError(
+            f"n_true is {numbers[row]} for row {row}, which has {recorded[row]} recorded labels: "
+            "give the numbers of complete labels."
+        )
+    return numbers.astype(np.float64)
+
+
+def find(name: str) -> Estimator:
+    """Look an estimator up by its name."""
+    if name not in ESTIMATORS:
+        raise ParameterError("name", name, f"must be one of {', '.join(ESTIMATORS)}")
+    return ESTIMATORS[name]
+
+
+def names(which: Callable[[Estimator], bool]) -> str:
+    """Names of the estimators for which something holds, as text."""
+    return ", ".join(name for name, estimator in ESTIMATORS.items() if which(estimator))
+
+
+def check_k(k: int) -> None:
+    """Refuse what is not a number of places."""
+    if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
+        raise ParameterError("k", k, "must be a whole number of at least 1")
