@@ -8,7 +8,7 @@ import scipy.sparse as sp
 
 from longtail.engine.topk import TopK
 from longtail.errors import InputError, ParameterError
-from longtail.metrics import ESTIMATORS, concentration_bound, estimate, estimate_rows, evaluate
+from longtail.metrics import ESTIMATORS, concentration_bound, evaluate, unbiased_estimate, unbiased_rows
 from tests.metrics.reference import padded
 
 N, N_LABELS, K, MASKS = 60, 20, 4, 1500
@@ -61,7 +61,7 @@ def recorded(Y: np.ndarray, p: np.ndarray, *, together: bool = False) -> sp.csr_
 def estimates(name: str, ranking: np.ndarray, observed: sp.csr_array, inverse, n_true=None, **options) -> np.ndarray:
     """The estimate under each mask."""
     many = None if n_true is None else np.tile(n_true, MASKS)
-    rows = estimate_rows(name, np.tile(ranking, (MASKS, 1)), observed, inverse, K, many, **options)
+    rows = unbiased_rows(name, np.tile(ranking, (MASKS, 1)), observed, inverse, K, many, **options)
     return rows.reshape(MASKS, N).mean(axis=1)
 
 
@@ -92,7 +92,7 @@ def test_recorded_labels_taken_for_complete_ones_mislead(name: str, complete) ->
     ranking, Y, p = complete
     observed = recorded(Y, p)
     counts = np.diff(observed.indptr)
-    rows = estimate_rows(name, np.tile(ranking, (MASKS, 1)), observed, np.ones(N_LABELS), K, counts)
+    rows = unbiased_rows(name, np.tile(ranking, (MASKS, 1)), observed, np.ones(N_LABELS), K, counts)
     assert distance(rows.reshape(MASKS, N).mean(axis=1), by_rows(name, ranking, Y).mean()) > 10
 
 
@@ -100,7 +100,7 @@ def test_dividing_by_the_recorded_number_misleads(complete) -> None:
     """With propensities but the number of recorded labels in the place of the true one, recall is far too high."""
     ranking, Y, p = complete
     observed = recorded(Y, p)
-    rows = estimate_rows("R", np.tile(ranking, (MASKS, 1)), observed, 1 / p, K, np.diff(observed.indptr))
+    rows = unbiased_rows("R", np.tile(ranking, (MASKS, 1)), observed, 1 / p, K, np.diff(observed.indptr))
     assert rows.mean() > 1.2 * by_rows("R", ranking, Y).mean()
 
 
@@ -117,7 +117,7 @@ def test_corollary_4_2_1(name: str, complete) -> None:
 @pytest.mark.parametrize("name", ["P", "nDCG", "R", "MRR", "ADG", "Hamming"])
 def test_complete_labels_give_what_evaluate_gives(name: str, complete) -> None:
     ranking, Y, _ = complete
-    found = estimate(name, ranking, Y, np.ones(N_LABELS), K, None if name in WITHOUT_N_TRUE else Y.sum(axis=1))
+    found = unbiased_estimate(name, ranking, Y, np.ones(N_LABELS), K, None if name in WITHOUT_N_TRUE else Y.sum(axis=1))
     assert found == pytest.approx(evaluate(ranking, Y, ks=[K])[f"{name}@{K}"])
 
 
@@ -128,19 +128,20 @@ def test_one_row_by_hand() -> None:
     expected = {"P": 6 / 4, "DCG": (2 + 4 * d3) / mass, "nDCG": (2 + 4 * d3) / mass, "R": 6 / 5}
     expected |= {"ADG": (2 + 4 * d3) / 5, "ARR": (2 + 4 / 3) / 5, "F1": 2 * 6 / (5 + 3)}
     expected |= {"MRR": 2 + (1 - 2) * 4 / 3, "Hamming": (6 - 2 * 6 + 3) / 6}
-    assert {name: estimate(name, *arguments, [5]) for name in ESTIMATORS} == pytest.approx(
+    assert {name: unbiased_estimate(name, *arguments, [5]) for name in ESTIMATORS} == pytest.approx(
         {name: 100 * value for name, value in expected.items()}
     )
-    assert estimate_rows("P", *arguments).tolist() == [150]
-    assert estimate("R", *arguments[:2], None, 4, g=[1, 0.5, 1, 0.25, 1, 1]) == pytest.approx(100 * (2 + 4))
+    assert unbiased_rows("P", *arguments).tolist() == [150]
+    assert unbiased_estimate("R", *arguments[:2], None, 4, g=[1, 0.5, 1, 0.25, 1, 1]) == pytest.approx(100 * (2 + 4))
 
 
 def test_rankings_of_every_form(complete) -> None:
     ranking, Y, p = complete
     top = TopK(ranking.astype(np.int32), np.zeros(ranking.shape, np.float32))
-    assert estimate("P", top, sp.csr_array(Y), 1 / p, 2) == estimate("P", ranking.tolist(), Y, 1 / p, 2)
-    short = estimate("P", ranking[:, :2], Y, 1 / p, 4)
-    assert short == pytest.approx(estimate("P", padded(ranking[:, :2].tolist(), 4), Y, 1 / p, 4))
+    as_lists = unbiased_estimate("P", ranking.tolist(), Y, 1 / p, 2)
+    assert unbiased_estimate("P", top, sp.csr_array(Y), 1 / p, 2) == as_lists
+    short = unbiased_estimate("P", ranking[:, :2], Y, 1 / p, 4)
+    assert short == pytest.approx(unbiased_estimate("P", padded(ranking[:, :2].tolist(), 4), Y, 1 / p, 4))
 
 
 class TestBound:
@@ -162,7 +163,7 @@ class TestBound:
         """A label that is always true and recorded every other time: a bound half as wide would fail."""
         n, masks = 400, 2000
         Y = sp.csr_array((np.random.default_rng(0).random((masks * n, 1)) < 0.5).astype(np.float32))
-        found = estimate_rows("P", np.zeros((masks * n, 1), int), Y, [2.0], 1).reshape(masks, n).mean(axis=1)
+        found = unbiased_rows("P", np.zeros((masks * n, 1), int), Y, [2.0], 1).reshape(masks, n).mean(axis=1)
         bound = concentration_bound("P", [2.0], [1] * n, 1)
         assert (abs(found - 100) <= bound).mean() >= 0.95
         assert (abs(found - 100) <= bound / 2).mean() < 0.95
@@ -182,7 +183,7 @@ class TestBound:
         """The m true labels stand first, and all, or any part of them, are recorded; 1/p is 3."""
         ranking, n_labels = np.arange(4)[None, :], 8
         parts = np.array([[part >> label & 1 for label in range(n_labels)] for part in range(2**m)])
-        values = [estimate(name, ranking, row[None, :], [3.0] * n_labels, 4, [m]) for row in parts]
+        values = [unbiased_estimate(name, ranking, row[None, :], [3.0] * n_labels, 4, [m]) for row in parts]
         one_row = concentration_bound(name, [3.0] * n_labels, [m], 4, level=1 - 2 * np.exp(-2))
         assert max(values) - min(values) <= one_row * (1 + 1e-9)  # here the bound is the range itself
 
@@ -218,4 +219,4 @@ class TestBound:
 def test_refused(name: str, options, message: str) -> None:
     arguments = {"top": [[0]], "Y": [[1, 0]], "inverse_propensity": [1.0, 2.0], "k": 1} | options
     with pytest.raises((InputError, ParameterError), match=message):
-        estimate(name, **arguments)
+        unbiased_estimate(name, **arguments)

@@ -3,7 +3,7 @@
 from longtail.metrics.bounds import concentration_bound
 from longtail.metrics.calibration import CalibrationCurve, calibration_curve, calibration_error
 from longtail.metrics.comparison import Comparison, Difference, adjust, compare
-from longtail.metrics.estimators import ESTIMATORS, estimate, estimate_rows
+from longtail.metrics.estimators import ESTIMATORS, unbiased_estimate, unbiased_rows
 from longtail.metrics.evaluation import by_frequency, evaluate, per_label
 from longtail.metrics.evaluator import Evaluator
 from longtail.metrics.frequency import FrequencyBin, FrequencyTable, frequency_bins
@@ -11,6 +11,7 @@ from longtail.metrics.intervals import Interval, bootstrap, bootstrap_by_frequen
 from longtail.metrics.labels import LabelScores
 from longtail.metrics.ranking import top_k_from_sparse
 from longtail.metrics.scores import EQUATION_30, Scores, relative_change
+from longtail.metrics.sensitivity import Sensitivity, sensitivity
 
 __all__ = [
     "EQUATION_30",
@@ -24,6 +25,7 @@ __all__ = [
     "Interval",
     "LabelScores",
     "Scores",
+    "Sensitivity",
     "adjust",
     "bootstrap",
     "bootstrap_by_frequency",
@@ -32,11 +34,12 @@ __all__ = [
     "calibration_error",
     "compare",
     "concentration_bound",
-    "estimate",
-    "estimate_rows",
     "evaluate",
     "frequency_bins",
     "per_label",
     "relative_change",
+    "sensitivity",
     "top_k_from_sparse",
+    "unbiased_estimate",
+    "unbiased_rows",
 ]

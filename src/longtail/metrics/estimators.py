@@ -156,7 +156,7 @@ ESTIMATORS: dict[str, Estimator] = {
 """The metrics that can be estimated."""
 
 
-def estimate(
+def unbiased_estimate(
     name: str,
     top: TopK | npt.ArrayLike,
     Y: Any,
@@ -203,7 +203,7 @@ def estimate(
     Returns
     -------
     float
-        The mean of `estimate_rows`.
+        The mean of `unbiased_rows`.
 
     References
     ----------
@@ -214,15 +214,15 @@ def estimate(
     --------
     Two of three predictions are recorded; the second label is recorded every other time, so it counts twice:
 
-    >>> estimate("P", [[0, 1, 2]], [[1, 1, 0, 0]], [1.0, 2.0, 4.0, 4.0], k=3)
+    >>> unbiased_estimate("P", [[0, 1, 2]], [[1, 1, 0, 0]], [1.0, 2.0, 4.0, 4.0], k=3)
     100.0
-    >>> estimate("R", [[0, 1, 2]], [[1, 1, 0, 0]], [1.0, 2.0, 4.0, 4.0], k=3, n_true=[4])
+    >>> unbiased_estimate("R", [[0, 1, 2]], [[1, 1, 0, 0]], [1.0, 2.0, 4.0, 4.0], k=3, n_true=[4])
     75.0
     """
-    return float(estimate_rows(name, top, Y, inverse_propensity, k, n_true, g=g).mean())
+    return float(unbiased_rows(name, top, Y, inverse_propensity, k, n_true, g=g).mean())
 
 
-def estimate_rows(
+def unbiased_rows(
     name: str,
     top: TopK | npt.ArrayLike,
     Y: Any,
@@ -232,12 +232,12 @@ def estimate_rows(
     *,
     g: npt.ArrayLike | None = None,
 ) -> Array:
-    """Give the estimates of single rows, whose mean is `estimate`.
+    """Give the estimates of single rows, whose mean is `unbiased_estimate`.
 
     Parameters
     ----------
     name, top, Y, inverse_propensity, k, n_true, g
-        As for `estimate`.
+        As for `unbiased_estimate`.
 
     Returns
     -------
@@ -246,7 +246,7 @@ def estimate_rows(
 
     Examples
     --------
-    >>> estimate_rows("P", [[0], [1]], [[1, 0], [0, 1]], [1.0, 4.0], k=1)
+    >>> unbiased_rows("P", [[0], [1]], [[1, 0], [0, 1]], [1.0, 4.0], k=1)
     array([100., 400.])
     """
     estimator = find(name)

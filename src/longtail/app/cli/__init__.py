@@ -1,4 +1,4 @@
-"""The command line: `longtail train`, `predict`, `evaluate`, `recipes` and `data`.
+"""The command line: `longtail train`, `predict`, `evaluate`, `report` and the other commands.
 
 The modules here stay light: a command imports what it works with when it is called, so that help comes at once.
 """
