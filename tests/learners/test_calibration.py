@@ -6,6 +6,7 @@ from longtail.corpus import Dataset
 from longtail.engine.topk import TopK
 from longtail.errors import InputError, ParameterError
 from longtail.learners import Calibration
+from longtail.metrics import calibration_error
 from tests.learners.contract import small_data
 
 
@@ -84,3 +85,8 @@ def test_a_model_keeps_its_calibration(tmp_path):
     model.save(tmp_path / "model")
     again = Model.load(tmp_path / "model")
     np.testing.assert_array_equal(again.predict_topk(X, 3, probabilities=True).scores, likely.scores)
+    held_out = Dataset(X[200:], Y[200:])
+    scores = again.evaluate(held_out, ks=(1, 3))
+    shown = again.predict_topk(held_out, 3, probabilities=True)
+    assert scores["ECE@3"] == calibration_error(shown, Y[200:], 3) < 15
+    assert "ECE@1" not in Model(again.learner).evaluate(held_out)

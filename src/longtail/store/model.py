@@ -24,7 +24,7 @@ from longtail.engine.topk import TopK
 from longtail.errors import InputError, ModelError, ParameterError
 from longtail.learners import Calibration, Explanation, Learner
 from longtail.learners.calibration import Bins, Method
-from longtail.metrics import Evaluator, Scores
+from longtail.metrics import Evaluator, Scores, calibration_error
 from longtail.propensity import GivenPropensity, JainPropensity, Propensity, get_propensity
 from longtail.store.manifest import read_model, write_model
 from longtail.weighting import PropensityWeighting, Weighting, get_weighting
@@ -287,16 +287,25 @@ class Model:
         """Score the ranking of a test set; labels that the model has never seen count as missed.
 
         Propensities come from the training rows of this model; where they were given, labels that it has never seen
-        get the smallest. Labels are matched by name where both sides have names, else by id.
+        get the smallest. Labels are matched by name where both sides have names, else by id. A calibrated model also
+        gets the calibration error ECE@k of its probabilities.
         """
         Y, n_new = self.aligned_labels(dataset)
         counts = np.concatenate([self.label_counts, np.zeros(n_new, np.int64)])
         inverse = self.propensity.inverse(counts, self.n_rows)
         evaluator = Evaluator(len(counts), inverse_propensity=inverse, ks=ks)
+        likely = []
         for top in self.iter_topk(dataset, max(evaluator.ks)):
             seen = evaluator.n_rows
             evaluator.update(top, Y[seen : seen + len(top)])
-        return evaluator.scores()
+            if self.calibration is not None:
+                likely.append(self.calibration.probabilities(top))
+        scores = evaluator.scores()
+        if not likely:
+            return scores
+        together = TopK(*(np.concatenate([getattr(top, part) for top in likely]) for part in ("labels", "scores")))
+        errors = {f"ECE@{k}": calibration_error(together, Y, k) for k in evaluator.ks}
+        return Scores({**scores, **errors}, n_rows=scores.n_rows, rerank=scores.rerank)
 
     def _check_calibrated(self, probabilities: bool) -> None:
         if probabilities and self.calibration is None:
