@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ast
+import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -126,12 +126,15 @@ def test_starts_without_what_is_heavy(code):
 
 @pytest.mark.parametrize("code", STARTS.values(), ids=STARTS)
 def test_starts_in_half_a_second(code):
+    """In time of the processor, which on an idle machine is the time that passes: tests run beside this one."""
     run(code)
     fastest = float("inf")
     for _ in range(8):
-        start = time.perf_counter()
+        before = os.times()
         run(code)
-        fastest = min(fastest, time.perf_counter() - start)
+        after = os.times()
+        used = after.children_user + after.children_system - before.children_user - before.children_system
+        fastest = min(fastest, used)
         if fastest < 0.5:
             return
     pytest.fail(f"the fastest of 8 starts took {fastest:.2f} s")
