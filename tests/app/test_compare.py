@@ -111,7 +111,7 @@ def test_labels_are_matched_by_name(tmp_path, monkeypatch, run):
     assert found["P@3"]["a"] == pytest.approx(100 * (2 + 1 + 0 + 1) / 12, abs=1e-4)
     assert found["P@3"]["b"] == pytest.approx(100 * (1 + 1 + 1 + 1) / 12, abs=1e-4)
     assert found["Hamming@1"]["b"] == pytest.approx(100 * (3 + 2 + 2 + 3) / (4 * 5), abs=1e-4)
-    assert "propensities are those of a." in result.stderr
+    assert "different training rows or propensities: those of a are used." in result.stderr
 
 
 @pytest.mark.parametrize(

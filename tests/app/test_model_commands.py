@@ -139,3 +139,30 @@ def test_an_interrupted_run_is_resumed(tmp_path, monkeypatch):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data.jsonl", "model", "whole"]
     for file in (tmp_path / "whole").glob("*.npy"):
         assert file.read_bytes() == (tmp_path / "model" / file.name).read_bytes()
+
+
+def test_rows_with_none_of_the_labels_are_refused(model, tmp_path):
+    other = tmp_path / "other.jsonl"
+    other.write_text(json.dumps({"text": "a ship", "labels": ["vessel"]}) + "\n")
+    for command in (
+        ("evaluate", model, other),
+        ("evaluate", model, other, "--intervals"),
+        ("compare", model, model, other),
+    ):
+        result = run(*command)
+        assert result.exit_code == 2
+        assert "No row has a label that the model was trained on" in result.stderr
+
+
+def test_what_the_user_may_not_have_meant_is_said(model, texts, tmp_path):
+    assert "taken as a text" in run("explain", model, "missing.jsonl#2").stderr
+    assert "only their bias counts" in run("explain", model, "unknown words").stderr
+    started = run("train", "popularity", texts, "--out", tmp_path / "new", "--resume")
+    assert started.exit_code == 0
+    assert "nothing to resume" in started.stderr
+    trained_on = run("calibrate", model, texts, "--out", tmp_path / "calibrated", "--method", "platt")
+    assert "give rows that it hasn't seen" in trained_on.stderr
+    assert "ECE@1" in as_json("evaluate", tmp_path / "calibrated", texts, "--intervals")
+    shown = run("evaluate", tmp_path / "calibrated", texts, "--intervals")
+    assert shown.exit_code == 0
+    assert "ECE" in shown.stdout

@@ -147,7 +147,7 @@ def test_panels_and_entries_hold_the_same_weights(monkeypatch):
     X, Y = small_data(n_rows=300, n_features=60, n_labels=200)
     tops = []
     for cost in (0.0, 8.0, 1e9):
-        monkeypatch.setattr("longtail.learners.linear.weights._PANEL_ROW_COST", cost)
+        monkeypatch.setattr("longtail.learners.linear.weights.PANEL_ROW_COST", cost)
         learner = OneVsRest(precision="float32", prune_below=0.2).fit(X, Y)
         tops.append((learner.predict_topk(X, 7), learner.coef_.toarray()))
         heights = learner.weights_.panel_heights_
@@ -269,7 +269,7 @@ def first(array, value):
     ],
 )
 def test_weights_that_do_not_fit_together_are_refused(monkeypatch, name, change):
-    monkeypatch.setattr("longtail.learners.linear.weights._PANEL_ROW_COST", 8.0)
+    monkeypatch.setattr("longtail.learners.linear.weights.PANEL_ROW_COST", 8.0)
     X, Y = small_data(n_rows=300, n_features=60, n_labels=200)
     learner = OneVsRest(prune_below=0.2).fit(X, Y)
     weights = learner.weights_

@@ -351,6 +351,10 @@ class Model:
             (dataset.Y.data, new_ids[dataset.Y.indices], dataset.Y.indptr), shape=(dataset.n_rows, len(ids))
         )
         Y.sort_indices()
+        if Y.nnz and Y.indices.min() >= self.n_labels:
+            raise InputError(
+                "No row has a label that the model was trained on: use rows with the labels of its training data."
+            )
         return Y, len(ids) - self.n_labels
 
 

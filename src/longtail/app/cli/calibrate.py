@@ -59,6 +59,8 @@ def calibrate(
         with show_progress():
             with step(f"reading {held_out}"):
                 dataset = load(held_out, label_names=loaded.label_names)
+            if dataset.name is not None and loaded.training.get("data") == dataset.name:
+                note(f"The model was trained on {dataset.name}: give rows that it hasn't seen, or it will be too sure.")
             loaded.calibrate(dataset, method=how, bins=maps, k=k)
             error = _error_on_other_half(loaded, dataset, how, maps, k)
         with step("saving the model"):

@@ -88,7 +88,7 @@ didn't matter which model a row's labels came from.
                 metrics=chosen,
             )
     if _differ_in_training(a, b):
-        note(f"The models had different training rows: propensities are those of {model_a}.")
+        note(f"The models had different training rows or propensities: those of {model_a} are used.")
     if as_json:
         give_json(
             {
@@ -161,7 +161,9 @@ def _shared_ids(
 
 
 def _differ_in_training(a: Model, b: Model) -> bool:
-    """Whether the models saw different numbers of rows, or of rows of any label."""
+    """Whether the models saw different numbers of rows, or of rows of any label, or have other propensities."""
     import numpy as np
 
-    return a.n_rows != b.n_rows or not np.array_equal(a.label_counts, b.label_counts)
+    if a.n_rows != b.n_rows or not np.array_equal(a.label_counts, b.label_counts):
+        return True
+    return repr(a.propensity) != repr(b.propensity)

@@ -68,7 +68,8 @@ def estimate(
         give_json(figures)
         return
     give(
-        f"{recipe} on {dataset.n_rows:,} rows and {dataset.n_labels:,} labels, {found.threads} threads:\n"
+        f"{recipe} on {dataset.n_rows:,} rows and {dataset.n_labels:,} labels, "
+        f"{found.threads} thread{'' if found.threads == 1 else 's'}:\n"
         f"  about {found.seconds:,.1f} s, {figures['peak_memory_mb']:,.0f} MB of memory "
         f"({found.block_mb:,.0f} MB of it for each thread) and a model of {found.model_mb:,.1f} MB."
     )

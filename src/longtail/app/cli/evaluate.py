@@ -61,6 +61,10 @@ average discounted gain ADG, F1 of deciding for the first k labels, and the Hamm
                 found = bootstrap(ranked(loaded, dataset, max(ks)), Y, inverse_propensity=inverse, ks=ks)
                 scores = {name: interval.value for name, interval in found.items()}
                 ranges = {name: (interval.low, interval.high) for name, interval in found.items()}
+                if loaded.calibration is not None:
+                    scores |= {
+                        name: value for name, value in loaded.evaluate(dataset, ks=ks).items() if name not in scores
+                    }
             else:
                 scores = dict(loaded.evaluate(dataset, ks=ks))
     if as_json:
@@ -73,7 +77,9 @@ average discounted gain ADG, F1 of deciding for the first k labels, and the Hamm
     for metric in dict.fromkeys(name.partition("@")[0] for name in scores):
         cells = [metric]
         for name in (f"{metric}@{place}" for place in ks):
-            cells += [shown(name, value) for value in (scores[name], *ranges.get(name, ()))]
+            cells.append(shown(name, scores[name]))
+            if intervals:
+                cells += [shown(name, end) for end in ranges[name]] if name in ranges else ["", ""]
         rows.append(cells)
     columns = [title for place in ks for title in ([f"@{place}", "low", "high"] if intervals else [f"@{place}"])]
     kind = "percent, with 95 % intervals" if intervals else "percent"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from longtail.app.cli.console import give, give_json, give_table, guarded, step
+from longtail.app.cli.console import give, give_json, give_table, guarded, note, step
 from longtail.errors import InputError, ParameterError
 
 if TYPE_CHECKING:
@@ -44,6 +44,8 @@ def explain(
         loaded = Model.load(model)
         wanted = None if label is None else [_label(name, loaded) for name in label]
         found = loaded.explain(_row(row, loaded), wanted, k=k)
+    if found and not any(why.parts for why in found):
+        note("Nothing in the row is known to the model, or matters to these labels: only their bias counts.")
     if as_json:
         give_json(
             {
@@ -83,6 +85,8 @@ def _row(given: str, model: Model) -> Any:
     if mark and number.isdecimal() and _is_source(source):
         return _row_of(source, int(number), model)
     if model.takes_texts:
+        if Path(given[:255]).is_file() or (mark and " " not in given):
+            note(f"{given} is taken as a text; FILE#N with a row's number, counted from 0, stands for a row of a file.")
         return given
     import numpy as np
     import scipy.sparse as sp

@@ -52,7 +52,9 @@ def train(
     seed: Annotated[int, typer.Option(min=0, help="Seed of everything random.")] = 0,
     memory_limit: Annotated[
         str | None,
-        typer.Option(metavar="SIZE", help="Memory that training may take, such as 2GB: fewer threads, or a refusal."),
+        typer.Option(
+            metavar="SIZE", help="Memory for the training of blocks, such as 2GB: fewer threads, or a refusal."
+        ),
     ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on from what an interrupted run with the same arguments finished.")
@@ -75,6 +77,8 @@ def train(
         with show_progress(), step(f"reading {train}"):
             dataset = load(train)
         learner, rows = ready(plan, parameters, dataset, train)
+        if resume and not unfinished.is_dir():
+            note(f"There is nothing to resume in {unfinished.name}: training starts anew.")
         if not resume and unfinished.is_dir() and holds_blocks_only(unfinished):
             note(
                 "Starting anew: what an interrupted run had finished is discarded; --resume would have gone on from it."
@@ -151,6 +155,8 @@ def ready(plan: TextLearner, parameters: dict[str, Any], dataset: Dataset, sourc
         for name in filter(lambda name: name.startswith(_FEATURES), parameters):
             raise ParameterError(name, parameters[name], f"is for texts, and {source} holds features")
     small = clone(plan).set_params(features__min_rows=1, features__max_features=None)
+    if hasattr(small.learner, "memory_limit"):
+        small.set_params(learner__memory_limit=None)
     small.fit(["one word", "two words"], [[1, 0], [0, 1]])
     if dataset.X is not None and plan.learner is not None:
         return plan.learner, dataset.X

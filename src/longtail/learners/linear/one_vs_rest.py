@@ -77,7 +77,8 @@ class OneVsRest(Learner):
         Threads for training and prediction, all cores by default; the result is the same for any number.
     memory_limit : int or str, optional
         Memory that the process should hold at most while blocks are trained, in bytes or as text such as ``"2GB"``:
-        fewer threads are used where it would be passed, and training is refused where even one doesn't fit.
+        fewer threads are used where it would be passed, and training is refused where even one doesn't fit. Putting
+        the finished blocks together takes the size of the model besides the data; `estimate` tells it.
 
     Attributes
     ----------
@@ -280,8 +281,8 @@ class OneVsRest(Learner):
             raise ParameterError(
                 "memory_limit",
                 self.memory_limit,
-                f"leaves no room: {used / 1e6:,.0f} MB are in use, and a block of labels takes {each / 1e6:,.0f} MB; "
-                f"raise it to {(used + each) / 1e6:,.0f}MB, or train with fewer features or rows",
+                f"leaves no room: {used / 1e6:,.0f} MB are in use, and a block of labels takes {each / 1e6:,.1f} MB; "
+                f"raise it to {math.ceil((used + each) / 1e7) * 10 + 10}MB, or train with fewer features or rows",
             )
         return affordable
 

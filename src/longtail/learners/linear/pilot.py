@@ -12,6 +12,7 @@ from longtail.engine.memory import MemoryWatch, resident_memory
 from longtail.engine.pool import StopFlag, run_blocks
 from longtail.learners.estimate import Estimate
 from longtail.learners.linear.training import BlockTrainer, block_bytes
+from longtail.learners.linear.weights import PANEL_ROW_COST
 
 _PILOTS = 7
 
@@ -26,11 +27,12 @@ def estimate_blocks(trainer: BlockTrainer, blocks: list[npt.NDArray[np.int32]], 
     chosen = _pilots(len(blocks))
 
     def solve(block: int, stop: StopFlag) -> tuple[float, float]:
-        start = time.perf_counter()
+        start = time.thread_time()  # what else runs on the machine now need not run later
         solved = trainer.solve(blocks[block], block, stop)
         width = solved.values.itemsize
-        size = np.minimum((2 + width) * solved.kept.astype(np.int64), width * LANES).sum()
-        return time.perf_counter() - start, float(size)
+        kept = solved.kept.astype(np.int64)
+        size = np.where(kept > PANEL_ROW_COST, width * LANES, (2 + width) * kept).sum()
+        return time.thread_time() - start, float(size)
 
     with MemoryWatch() as watch:
         tried = np.array(list(run_blocks(solve, chosen, threads=threads, description="trying blocks")))

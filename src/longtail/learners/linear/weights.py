@@ -20,7 +20,8 @@ from longtail.errors import ModelError
 
 Precision = Literal["bfloat16", "float32"]
 
-_PANEL_ROW_COST = 12.0  # a row of a panel costs as much as so many entries: 3 in time, 32 in memory
+PANEL_ROW_COST = 12.0
+"""A row of a panel costs as much as so many entries: about 3 in time, 32 in memory."""
 _SCORES_AT_ONCE = 1 << 22
 _ROWS_AT_ONCE = 1024
 
@@ -322,9 +323,9 @@ def _choose_depths(
     behind, cheapest = np.zeros(n_features, np.int64), np.full(n_features, np.inf)
     for block in range(n_blocks - 1, -1, -1):
         features, kept = spool.read(block, 2)
-        cost = _PANEL_ROW_COST * (block + 1) + behind[features]
+        cost = PANEL_ROW_COST * (block + 1) + behind[features]
         better = features[cost < cheapest[features]]
-        cheapest[better] = _PANEL_ROW_COST * (block + 1) + behind[better]
+        cheapest[better] = PANEL_ROW_COST * (block + 1) + behind[better]
         depths[better] = block + 1
         left[better] = behind[better]
         behind[features] += kept
