@@ -15,7 +15,7 @@ from measure import HERE, alternate, gather, known_systems
 
 OURS = "longtail-dismec"
 TOO_SLOW = {"tate-subjects": ("libmultilabel",), "debian-depends": ("libmultilabel",)}
-"""Systems that take hours on a data set: they run there only if --systems names them."""
+"""Systems that are left out for time on a data set, unless --systems names them."""
 COLUMNS = {
     "system": ("system", "{}"),
     "train s": ("train_seconds", "{:.2f}"),
