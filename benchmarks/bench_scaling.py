@@ -59,7 +59,7 @@ def train_seconds(n_rows: int, n_labels: int, threads: int, repeat: int) -> floa
 def score_all(indptr: Any, indices: Any, values: Any, weights: Any, total: Any) -> None:
     """Score every row for one block of labels: the loop that training spends most of its time in."""
     for row in range(len(indptr) - 1):
-        lane_dot(indices, values, indptr[row], indptr[row + 1], weights, total)
+        lane_dot(indices, values, indptr[row], indptr[row + 1], weights, 0, total, 0)
 
 
 def multiply_adds(features: int, power: float, repeat: int = 5) -> float:

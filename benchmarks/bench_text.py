@@ -92,7 +92,10 @@ def main() -> int:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("data", type=Path, help="folder with train.jsonl.xz and test.jsonl.xz")
+    default = Path(__file__).resolve().parents[2] / "shared" / "data" / "eurlex57k"
+    parser.add_argument(
+        "data", nargs="?", type=Path, default=default, help="folder with train.jsonl.xz and test.jsonl.xz"
+    )
     parser.add_argument("--rows", type=int, help="use only so many texts of each part")
     parser.add_argument("--ngrams", type=int, default=1)
     parser.add_argument("--threads", type=int, default=2)
