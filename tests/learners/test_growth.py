@@ -118,12 +118,12 @@ def training_loss(learner, X, Y):
     return loss, 0.5 * ((learner.coef_.toarray() ** 2).sum(axis=1) + (learner.intercept_ + 1) ** 2)
 
 
-@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-@pytest.mark.parametrize("rise", [0.0, 0.01, 0.1])
+@pytest.mark.parametrize(
+    ("rise", "precision"),  # rounding to bfloat16 is a rise of its own, so 0 can't be kept there
+    [(0.0, "float32"), (0.01, "float32"), (0.1, "float32"), (0.01, "bfloat16"), (0.1, "bfloat16")],
+)
 def test_pruning_keeps_its_bound(rise, precision):
     X, Y = small_data(n_rows=300, n_features=80, n_labels=70)
-    if rise == 0 and precision == "bfloat16":
-        pytest.skip("rounding alone is a rise")
     same = {"precision": precision, "tolerance": 0.01}
     full = OneVsRest(prune_below=0, precision="float32", tolerance=0.01).fit(X, Y)
     pruned = OneVsRest(prune_below=0.01, prune_rise=rise, **same).fit(X, Y)

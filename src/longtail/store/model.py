@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -204,7 +205,7 @@ class Model:
         self
         """
         Y, n_new = self.aligned_labels(dataset)
-        counts = np.concatenate([self.label_counts, np.zeros(n_new, np.int64)])
+        counts = np.pad(self.label_counts, (0, n_new))
         top = self.predict_topk(dataset, k)
         self.calibration = Calibration(method=method, bins=bins).fit(top, Y, counts)
         return self
@@ -251,9 +252,9 @@ class Model:
         -------
         self
         """
-        add = getattr(self.learner, "add_labels", None)
-        if add is None:
-            raise InputError(f"{type(self.learner).__name__} can't learn new labels later: train it anew.")
+        learner: Any = copy.copy(self.learner)
+        if not hasattr(learner, "add_labels"):
+            raise InputError(f"{type(learner).__name__} can't learn new labels later: train it anew.")
         new = as_indicator(Y)
         names = [] if label_names is None else list(label_names)
         if (self.label_names is not None or names) and len(names) != new.shape[1]:
@@ -263,11 +264,10 @@ class Model:
         all_names = None
         if names:
             all_names = [*(self.label_names or map(str, range(self.n_labels))), *names]
-            known: set[str] = set()
-            repeated = next((name for name in all_names if name in known or known.add(name)), None)  # type: ignore[func-returns-value]
+            repeated = next((name for name, count in Counter(all_names).items() if count > 1), None)
             if repeated is not None:
                 raise ParameterError("label_names", repeated, "must hold names that no other label has")
-        grown = getattr(copy.copy(self.learner), "add_labels")(self.rows(X), new)  # noqa: B009
+        grown = learner.add_labels(self.rows(X), new)
         self.learner, self.label_names, self.calibration = grown, all_names or self.label_names, None
         return self
 
@@ -290,10 +290,8 @@ class Model:
         get the smallest. Labels are matched by name where both sides have names, else by id. A calibrated model also
         gets the calibration error ECE@k of its probabilities.
         """
-        Y, n_new = self.aligned_labels(dataset)
-        counts = np.concatenate([self.label_counts, np.zeros(n_new, np.int64)])
-        inverse = self.propensity.inverse(counts, self.n_rows)
-        evaluator = Evaluator(len(counts), inverse_propensity=inverse, ks=ks)
+        Y, inverse = self.truth_and_weights(dataset)
+        evaluator = Evaluator(len(inverse), inverse_propensity=inverse, ks=ks)
         likely = []
         for top in self.iter_topk(dataset, max(evaluator.ks)):
             seen = evaluator.n_rows
@@ -334,6 +332,11 @@ class Model:
         if unknown:
             raise ParameterError(name, unknown[0], "must hold names of labels that the model knows")
         return [ids[label] if isinstance(label, str) else label for label in labels]
+
+    def truth_and_weights(self, dataset: Dataset) -> tuple[sp.csr_array, npt.NDArray[np.float64]]:
+        """Labels of the data set as `aligned_labels` gives them, and the inverse propensity of each."""
+        Y, n_new = self.aligned_labels(dataset)
+        return Y, self.propensity.inverse(np.pad(self.label_counts, (0, n_new)), self.n_rows)
 
     def aligned_labels(self, dataset: Dataset) -> tuple[sp.csr_array, int]:
         """Labels of the data set by the ids of the model, those the model doesn't know after its own."""

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from longtail.errors import ParameterError
+from longtail.losses import ORDERS, Order
 from longtail.propensity import Propensity
 from longtail.weighting.base import PropensityWeighting
 from longtail.weighting.class_balanced import class_balanced_factor
-
-Order = Literal["correct-then-rebalance", "rebalance-then-correct"]
-ORDERS: tuple[Order, Order] = ("correct-then-rebalance", "rebalance-then-correct")
 
 
 class PW(PropensityWeighting):

@@ -59,7 +59,7 @@ didn't matter which model a row's labels came from.
     if correction not in _CORRECTIONS:
         raise ParameterError("--correction", correction, f"must be one of {', '.join(_CORRECTIONS)}")
     with step("comparing"):
-        from longtail.app.cli.evaluate import ranked, rounded, truth_and_weights
+        from longtail.app.cli.evaluate import ranked, rounded
         from longtail.corpus import load
         from longtail.engine.progress import show_progress
         from longtail.metrics import compare as compare_rankings
@@ -72,7 +72,7 @@ didn't matter which model a row's labels came from.
         with show_progress():
             with step(f"reading {test}"):
                 dataset = load(test, label_names=a.label_names)
-            Y, inverse = truth_and_weights(a, dataset)
+            Y, inverse = a.truth_and_weights(dataset)
             new_ids, Y, inverse = _shared_ids(a, b, dataset, Y, inverse)
             tops = [ranked(model, dataset, max(ks)) for model in (a, b)]
             found = compare_rankings(

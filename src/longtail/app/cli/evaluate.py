@@ -57,7 +57,7 @@ average discounted gain ADG, F1 of deciding for the first k labels, and the Hamm
             with step(f"reading {test}"):
                 dataset = load(test, label_names=loaded.label_names)
             if intervals:
-                Y, inverse = truth_and_weights(loaded, dataset)
+                Y, inverse = loaded.truth_and_weights(dataset)
                 found = bootstrap(ranked(loaded, dataset, max(ks)), Y, inverse_propensity=inverse, ks=ks)
                 scores = {name: interval.value for name, interval in found.items()}
                 ranges = {name: (interval.low, interval.high) for name, interval in found.items()}
@@ -91,15 +91,6 @@ def ranked(model: Model, dataset: Dataset, k: int) -> npt.NDArray[np.int32]:
     import numpy as np
 
     return np.concatenate([np.empty((0, k), np.int32), *(top.labels for top in model.iter_topk(dataset, k))])
-
-
-def truth_and_weights(model: Model, dataset: Dataset) -> tuple[Any, npt.NDArray[np.float64]]:
-    """Labels of the data set by the ids of the model, new ones after its own, and the inverse propensities of all."""
-    import numpy as np
-
-    Y, n_new = model.aligned_labels(dataset)
-    counts = np.concatenate([model.label_counts, np.zeros(n_new, np.int64)])
-    return Y, model.propensity.inverse(counts, model.n_rows)
 
 
 def rounded(name: str, value: float) -> float:
