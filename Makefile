@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 TEST_ARGS ?=
 BENCH_ARGS ?=
+TREE_ARGS ?=
 
 .PHONY: help demo test lint bench clean
 
@@ -42,10 +43,12 @@ lint: $(VENV)/.dev
 bench: $(VENV)/.dev
 	PYTHON=$(PYTHON) bash benchmarks/setup_peers.sh
 	$(BIN)/python benchmarks/bench_linear.py $(BENCH_ARGS)
+	$(BIN)/python benchmarks/bench_trees.py $(TREE_ARGS)
 	$(BIN)/python benchmarks/bench_readers.py
 	$(BIN)/python benchmarks/bench_text.py
 	$(BIN)/python benchmarks/bench_metrics.py
 	$(BIN)/python benchmarks/bench_scaling.py
+	$(BIN)/python benchmarks/bench_tree_scaling.py
 
 clean:
 	rm -rf $(VENV) .venv-bench demo .mypy_cache .pytest_cache .ruff_cache .hypothesis benchmarks/.cache

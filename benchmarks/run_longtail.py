@@ -19,7 +19,7 @@ class Longtail(System):
     def __init__(self, options: argparse.Namespace, *rest: object) -> None:
         super().__init__(options, *rest)
         self.recipe: str = options.recipe
-        self.name = f"longtail-{self.recipe}"
+        self.name = self.recipe if self.recipe.startswith("longtail-") else f"longtail-{self.recipe}"
 
     def prepare(self, X: sp.csr_matrix, Y: sp.csr_matrix) -> None:
         """Keep both matrices as they are, and compile.

@@ -11,6 +11,7 @@ __all__ = [
     "Dataset",
     "Interrupted",
     "JainPropensity",
+    "LabelTree",
     "Learner",
     "LongtailError",
     "Model",
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from longtail.engine.spool import resumable
     from longtail.engine.topk import TopK
     from longtail.errors import Interrupted, LongtailError
-    from longtail.learners import Learner, OneVsRest, Popularity, TextLearner
+    from longtail.learners import LabelTree, Learner, OneVsRest, Popularity, TextLearner
     from longtail.metrics import evaluate
     from longtail.propensity import JainPropensity
     from longtail.recipes import recipe
@@ -45,6 +46,7 @@ _PLACES = {
     "Dataset": "longtail.corpus",
     "Interrupted": "longtail.errors",
     "JainPropensity": "longtail.propensity",
+    "LabelTree": "longtail.learners",
     "Learner": "longtail.learners",
     "LongtailError": "longtail.errors",
     "Model": "longtail.store",

@@ -17,11 +17,24 @@ if TYPE_CHECKING:
     from longtail.weighting import Weighting
 
 Estimator = TypeVar("Estimator", bound="BaseEstimator")
+Build = Callable[["Propensity | str | None"], "Learner"]
 
 _DISMEC = "Babbar and Schölkopf: DiSMEC: Distributed Sparse Machines for Extreme Multi-label Classification. WSDM 2017."
 _PW = (
     "Qaraei, Schultheis, Gupta and Babbar: Convex Surrogates for Unbiased Loss Functions in Extreme Classification "
     "With Missing Labels. WWW 2021."
+)
+_PARABEL = (
+    "Prabhu, Kag, Harsola, Agrawal and Varma: Parabel: Partitioned Label Trees for Extreme Classification with "
+    "Application to Dynamic Search Advertising. WWW 2018."
+)
+_BONSAI = (
+    "Khandagale, Xiao and Babbar: Bonsai: Diverse and Shallow Trees for Extreme Multi-label Classification. "
+    "Machine Learning 109, 2020."
+)
+_PLT = (
+    "Wydmuch, Jasinska, Kuznetsov, Busa-Fekete and Dembczyński: A No-regret Generalization of Hierarchical Softmax to "
+    "Extreme Multi-label Classification. NeurIPS 2018."
 )
 
 
@@ -43,7 +56,7 @@ class Recipe:
     name: str
     summary: str
     paper: str | None
-    build: Callable[[Propensity | str | None], Learner]
+    build: Build
 
 
 def recipes() -> list[Recipe]:
@@ -51,7 +64,7 @@ def recipes() -> list[Recipe]:
 
     Examples
     --------
-    >>> [known.name for known in recipes()]
+    >>> [known.name for known in recipes()][:4]
     ['popularity', 'dismec', 'pw-dismec', 'pw-cb-dismec']
     """
     return list(_RECIPES)
@@ -143,6 +156,51 @@ def _one_vs_rest(weighting: Weighting | None) -> Learner:
     return OneVsRest(loss="squared-hinge", regularisation=1.0, prune_below=0.01, weighting=weighting)
 
 
+def _parabel(weighting: str | None) -> Build:
+    """Three balanced binary trees; the solver's limits are those of the published code."""
+
+    def build(propensity: Propensity | str | None) -> Learner:
+        from longtail.learners import LabelTree
+
+        return LabelTree(
+            trees=3, arity=2, leaf_size=100, dimensions=None, negatives=0, discount=1.0, beam=10, bias_centre=0.0,
+            prune_below=0.1, tolerance=0.1, max_passes=20, precision="float32",
+            weighting=weighting and _weighting(weighting, propensity),
+        )  # fmt: skip
+
+    return build
+
+
+def _bonsai(weighting: str | None) -> Build:
+    """Three shallow trees of unbalanced k-means; a node's score counts 0.98 for what is under it."""
+
+    def build(propensity: Propensity | str | None) -> Learner:
+        from longtail.learners import LabelTree
+
+        return LabelTree(
+            trees=3, arity=100, leaf_size=100, balanced=False, max_depth=2, dimensions=None, negatives=0,
+            discount=0.98, beam=10, bias_centre=0.0, prune_below=0.01, tolerance=0.1, max_passes=20,
+            precision="float32", weighting=weighting and _weighting(weighting, propensity),
+        )  # fmt: skip
+
+    return build
+
+
+def _plt(propensity: Propensity | str | None) -> Learner:
+    from longtail.learners import LabelTree
+
+    return LabelTree(
+        loss="logistic", regularisation=10.0, arity=2, leaf_size=100, dimensions=None, negatives=0, discount=1.0,
+        search="best-first", bias_centre=0.0, prune_below=0.1, tolerance=0.1, precision="float32",
+    )  # fmt: skip
+
+
+def _longtail_tree(propensity: Propensity | str | None) -> Learner:
+    from longtail.learners import LabelTree
+
+    return LabelTree()
+
+
 _RECIPES = (
     Recipe(
         "popularity",
@@ -167,5 +225,47 @@ _RECIPES = (
         "pw-dismec with costs balanced by label frequency, beta = 0.9, for the rare labels.",
         _PW,
         _pw_cb_dismec,
+    ),
+    Recipe(
+        "parabel",
+        "Three balanced binary label trees with leaves of 100 labels, weights below 0.1 pruned.",
+        _PARABEL,
+        _parabel(None),
+    ),
+    Recipe(
+        "pw-parabel",
+        "parabel whose positive rows cost 2/p - 1, at leaves and at nodes.",
+        _PW,
+        _parabel("pw"),
+    ),
+    Recipe(
+        "bonsai",
+        "Three shallow, unbalanced label trees of arity 100, weights below 0.01 pruned.",
+        _BONSAI,
+        _bonsai(None),
+    ),
+    Recipe(
+        "pw-bonsai",
+        "bonsai whose positive rows cost 2/p - 1, at leaves and at nodes.",
+        _PW,
+        _bonsai("pw"),
+    ),
+    Recipe(
+        "pw-cb-bonsai",
+        "pw-bonsai with costs balanced by label frequency, beta = 0.9, for the rare labels.",
+        _PW,
+        _bonsai("pw-cb"),
+    ),
+    Recipe(
+        "plt",
+        "A probabilistic label tree: logistic loss, C = 10, exact search; scores are probabilities.",
+        _PLT,
+        _plt,
+    ),
+    Recipe(
+        "longtail-tree",
+        "A shallow tree that trains each leaf on the rows that prediction would send there: for many labels.",
+        None,
+        _longtail_tree,
     ),
 )

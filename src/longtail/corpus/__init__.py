@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from longtail.corpus.dataset import Dataset
 from longtail.corpus.formats import load, save
+from longtail.corpus.generated import generate
+from longtail.corpus.hierarchy import Hierarchy, read_hierarchy
 from longtail.corpus.jsonl import read_jsonl, write_jsonl
 from longtail.corpus.masking import MaskedLabels, mask_by_curve, mask_labels
 from longtail.corpus.npz import read_npz, write_npz
@@ -17,13 +19,16 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Dataset",
+    "Hierarchy",
     "MaskedLabels",
     "Tfidf",
+    "generate",
     "iterative_split",
     "load",
     "mask_by_curve",
     "mask_labels",
     "random_split",
+    "read_hierarchy",
     "read_jsonl",
     "read_npz",
     "read_xc",

@@ -77,14 +77,34 @@ def _for_each(
     return carried
 
 
-def _load_lanes(b: _Builder, base: _Value, row: _Value, width: int) -> _Value:
-    """Load 64 weights: float32, or the upper halves of float32 numbers (bfloat16) where `width` is 2.
+def _widen_halves(b: _Builder, halves: _Value, count: int) -> _Value:
+    """Turn float16 numbers into float32: the exponent moves by a multiplication, which serves small numbers too."""
+    words, singles = (ir.VectorType(kind, count) if count > 1 else kind for kind in (_I32, _F32))
 
-    The latter come in the order of `_EVEN_FIRST`: two neighbours share a word, and to part them takes one instruction
-    each, where putting them in order would take two.
+    def constant(kind: Any, number: float) -> _Value:
+        return ir.Constant(kind, [number] * count if count > 1 else number)
+
+    wide = b.zext(halves, words)
+    magnitude = b.shl(b.and_(wide, constant(words, 0x7FFF)), constant(words, 13))
+    sign = b.shl(b.and_(wide, constant(words, 0x8000)), constant(words, 16))
+    sized = b.fmul(b.bitcast(magnitude, singles), constant(singles, 2.0**112))
+    return b.bitcast(b.or_(b.bitcast(sized, words), sign), singles)
+
+
+def _load_lanes(b: _Builder, base: _Value, row: _Value, kind: Any) -> _Value:
+    """Load 64 weights as float32: float32, bfloat16, float16 or int8 numbers, as `kind` says.
+
+    bfloat16 numbers, the upper halves of float32 ones, come in the order of `_EVEN_FIRST`: two neighbours share a word,
+    and to part them takes one instruction each, where putting them in order would take two.
     """
-    if width == 4:
+    if kind == types.float32:
         return b.load(_at(b, base, row, 4 * LANES, _VECTOR), align=4)
+    if kind == types.int8:
+        numbers = ir.VectorType(ir.IntType(8), LANES)
+        return b.sitofp(b.load(_at(b, base, row, LANES, numbers), align=1), _VECTOR)
+    if kind == types.int16:
+        halves = ir.VectorType(ir.IntType(16), LANES)
+        return _widen_halves(b, b.load(_at(b, base, row, 2 * LANES, halves), align=2), LANES)
     words = ir.VectorType(_I32, LANES // 2)
     pairs = b.load(_at(b, base, row, 2 * LANES, words), align=2)
     even = b.shl(pairs, ir.Constant(words, [16] * (LANES // 2)))
@@ -113,7 +133,7 @@ def _require(**arrays: tuple[Any, tuple[Any, ...]]) -> None:
 
 
 _SINGLE = (types.float32,)
-_WEIGHT = (types.float32, types.uint16)
+_WEIGHT = (types.float32, types.uint16, types.int16, types.int8)
 
 
 def _require_dot(indices: Any, values: Any, weights: Any, total: Any) -> None:
@@ -152,7 +172,7 @@ def lane_dot(
     indices : ndarray of int32
     values : ndarray of float32
     start, end : int
-    weights : C-contiguous ndarray of float32 or bfloat16 (uint16), shape (rows, 64)
+    weights : C-contiguous ndarray of float32, bfloat16 (uint16), float16 (int16) or int8, shape (rows, 64)
     first : int
     total : C-contiguous ndarray of float32
     place : int
@@ -186,7 +206,8 @@ def lane_dot_then(
 
 
 def _emit_dot(weights: Any) -> Any:
-    width = weights.dtype.bitwidth // 8
+    kind = weights.dtype
+    width = kind.bitwidth // 8
 
     def emit(context: Any, b: _Builder, signature: Any, args: Any) -> Any:
         indices, values, start, end, weights, first, total, place, *then = _pointers(context, b, signature, args)
@@ -199,14 +220,14 @@ def _emit_dot(weights: Any) -> Any:
                 for line in range(0, width * LANES, 4 * LINE):
                     _prefetch(b, b.add(next_row, ir.Constant(_I64, line)))
             factor = _broadcast(b, b.load(_at(b, values, k, 4, _F32)))
-            return _fused_add(b, carried, factor, _load_lanes(b, panel, row, width))
+            return _fused_add(b, carried, factor, _load_lanes(b, panel, row, kind))
 
         sums = _at(b, total, place, 4, _VECTOR)
         initial = b.load(sums, align=4)
-        if width == 2:
+        if kind == types.uint16:
             initial = _shuffle(b, initial, initial, _EVEN_FIRST)
         result = _for_each(b, start, end, initial, body)
-        if width == 2:
+        if kind == types.uint16:
             result = _shuffle(b, result, result, _IN_ORDER)
         b.store(result, sums, align=4)
         return context.get_dummy_value()
@@ -431,11 +452,15 @@ def lane_commit(
 
 @intrinsic
 def widen(typingctx: Any, weight: Any) -> tuple[Any, Any]:
-    """Give a stored weight as float32: a bfloat16 (uint16) is widened, a float32 stays."""
+    """Give a stored weight as float32: a bfloat16 (uint16) or float16 (int16) is widened, an int8 converted."""
 
     def emit(context: Any, b: _Builder, signature: Any, args: Any) -> Any:
         if signature.args[0] == types.float32:
             return args[0]
+        if signature.args[0] == types.int8:
+            return b.sitofp(args[0], _F32)
+        if signature.args[0] == types.int16:
+            return _widen_halves(b, args[0], 1)
         return b.bitcast(b.shl(b.zext(args[0], _I32), ir.Constant(_I32, 16)), _F32)
 
     return types.float32(weight), emit

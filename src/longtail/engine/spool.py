@@ -19,7 +19,7 @@ import numpy.typing as npt
 from longtail.errors import InputError
 
 _MAGIC = b"longtail blocks 1"
-_DTYPES = tuple(np.dtype(kind) for kind in ("<u1", "<u2", "<i4", "<f4", "<i8", "<f8"))
+_DTYPES = tuple(np.dtype(kind) for kind in ("<u1", "<u2", "<i4", "<f4", "<i8", "<f8", "<i1", "<i2", "<u4"))
 _SUFFIX = ".blocks"
 _HEAD, _ARRAY = struct.Struct("<IB"), struct.Struct("<Bq")
 
@@ -170,6 +170,12 @@ class BlockSpool:
             found.append(np.frombuffer(payload, _DTYPES[kind], length, at))
             at += _DTYPES[kind].itemsize * length
         return found
+
+    def lengths(self, block: int) -> list[int]:
+        """Lengths of the arrays of a block."""
+        self._file.seek(self._places[block])
+        _, count = _HEAD.unpack(self._file.read(_HEAD.size))
+        return [length for _, length in _ARRAY.iter_unpack(self._file.read(_ARRAY.size * count))]
 
     def _find_finished(self) -> None:
         """Note the whole blocks of an earlier run; one that was cut off ends the list."""

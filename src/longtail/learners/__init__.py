@@ -7,12 +7,16 @@ from longtail.learners.explanation import Explanation
 from longtail.learners.linear import BlockWeights, OneVsRest
 from longtail.learners.popularity import Popularity
 from longtail.learners.text import TextLearner
+from longtail.learners.trees import ChunkWeights, LabelForest, LabelTree
 
 __all__ = [
     "BlockWeights",
     "Calibration",
+    "ChunkWeights",
     "Estimate",
     "Explanation",
+    "LabelForest",
+    "LabelTree",
     "Learner",
     "OneVsRest",
     "Popularity",

@@ -115,9 +115,10 @@ class TextLearner(Learner):
     def add_labels(self, X: Any, Y: Any) -> Self:
         """Learn new labels from texts and leave the others as they are; see `OneVsRest.add_labels`."""
         check_is_fitted(self, "n_labels_")
-        if not isinstance(self.learner_, OneVsRest):
+        if not hasattr(self.learner_, "add_labels"):
             raise InputError(f"{type(self.learner_).__name__} can't learn new labels later: train it anew.")
-        grown = copy.copy(self.learner_).add_labels(self._check_rows(X), Y)
+        grown: Any = copy.copy(self.learner_)
+        grown.add_labels(self._check_rows(X), Y)
         with self._whole_or_unchanged():
             self.learner_, self.n_labels_, self.label_counts_ = grown, grown.n_labels_, grown.label_counts_
         return self

@@ -21,7 +21,16 @@ _ROOMS = {
         "ZeroOne",
     ),
     "weighting": ("ClassBalanced", "InversePropensity", "LogFrequency", "NoWeighting", "PW", "PWcb", "PowerFrequency"),
-    "learners": ("BlockWeights", "Calibration", "OneVsRest", "Popularity", "TextLearner"),
+    "learners": (
+        "BlockWeights",
+        "Calibration",
+        "ChunkWeights",
+        "LabelForest",
+        "LabelTree",
+        "OneVsRest",
+        "Popularity",
+        "TextLearner",
+    ),
 }
 _PUBLIC = {name: f"longtail.{room}" for room, names in _ROOMS.items() for name in names}
 _registered: dict[str, type[Any]] = {}

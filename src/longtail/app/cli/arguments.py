@@ -12,6 +12,7 @@ from longtail.errors import InputError, ParameterError
 
 if TYPE_CHECKING:
     from longtail.propensity import JainPropensity
+    from longtail.store import Model
 
 
 def parse_settings(settings: Iterable[str]) -> dict[str, Any]:
@@ -84,3 +85,14 @@ def check_out_file(path: Path) -> None:
         raise InputError("is a directory: give the name of a file.", path=path)
     if not path.resolve().parent.is_dir():
         raise InputError(f"can't be written: {path.resolve().parent} is not a directory.", path=path)
+
+
+def find_label(name: str, model: Model) -> int:
+    """Id of a label that is given by its name, or by its id."""
+    if model.label_names is not None and name in model.label_names:
+        return model.label_names.index(name)
+    if name.isdecimal() and int(name) < model.n_labels:
+        return int(name)
+    close = get_close_matches(name, model.label_names or [], n=1)
+    hint = f" (did you mean {close[0]}?)" if close else ""
+    raise ParameterError("--label", name, f"must be the name of a label, or an id below {model.n_labels}{hint}")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from longtail.app.cli.arguments import find_label
 from longtail.app.cli.console import give, give_json, give_table, guarded, note, step
 from longtail.errors import InputError, ParameterError
 
@@ -42,7 +43,7 @@ def explain(
         from longtail.store import Model
 
         loaded = Model.load(model)
-        wanted = None if label is None else [_label(name, loaded) for name in label]
+        wanted = None if label is None else [find_label(name, loaded) for name in label]
         found = loaded.explain(_row(row, loaded), wanted, k=k)
     if found and not any(why.parts for why in found):
         note("Nothing in the row is known to the model, or matters to these labels: only their bias counts.")
@@ -66,18 +67,6 @@ def explain(
             rows.append([f"{len(why.parts) - len(shown):,} others", f"{rest:+.4f}"])
         rows += [["bias", f"{why.bias:+.4f}"], ["score", f"{why.score:+.4f}"]]
         give_table(why.name, ["", ""], rows)
-
-
-def _label(name: str, model: Model) -> int:
-    if model.label_names is not None and name in model.label_names:
-        return model.label_names.index(name)
-    if name.isdecimal() and int(name) < model.n_labels:
-        return int(name)
-    from difflib import get_close_matches
-
-    close = get_close_matches(name, model.label_names or [], n=1)
-    hint = f" (did you mean {close[0]}?)" if close else ""
-    raise ParameterError("--label", name, f"must be the name of a label, or an id below {model.n_labels}{hint}")
 
 
 def _row(given: str, model: Model) -> Any:

@@ -20,6 +20,7 @@ from longtail.app.cli.propensity import propensity
 from longtail.app.cli.recipes import recipes
 from longtail.app.cli.report import report
 from longtail.app.cli.train import train
+from longtail.app.cli.tree import tree
 
 program = typer.Typer(
     name="longtail",
@@ -31,7 +32,7 @@ program = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (train, predict, evaluate, compare, report, explain, calibrate, estimate, recipes, losses):
+for command in (train, predict, evaluate, compare, report, explain, tree, calibrate, estimate, recipes, losses):
     program.command()(command)
 program.add_typer(propensity, name="propensity")
 program.add_typer(data, name="data")

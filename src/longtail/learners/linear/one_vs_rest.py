@@ -22,7 +22,8 @@ from longtail.learners.base import Learner
 from longtail.learners.estimate import Estimate
 from longtail.learners.explanation import Explanation
 from longtail.learners.linear.pilot import estimate_blocks
-from longtail.learners.linear.training import BlockTrainer, Settings, block_bytes, row_squares
+from longtail.learners.linear.problem import Settings
+from longtail.learners.linear.training import BlockTrainer, block_bytes, row_squares
 from longtail.learners.linear.weights import BlockWeights, Precision
 from longtail.losses import Corrected, Hinge, Logistic, Loss, SquaredHinge, get_loss, margin_form
 from longtail.weighting import Costs, PropensityWeighting, Weighting, get_weighting
@@ -254,13 +255,12 @@ class OneVsRest(Learner):
             prune_rise=self.prune_rise,
             tolerance=float(self.tolerance),
             max_passes=self.max_passes,
-            precision=precision or self.precision,
             seed=int(self.seed),
         )
         costs = get_weighting(self.weighting).costs(counts, X.shape[0])
         corrected = costs.positive * margin_form(self.loss).costs(len(counts))
         costs = Costs(corrected.astype(np.float32), costs.negative)
-        return BlockTrainer(settings, X, Y.tocsc(), self._scales(row_squares(X)), costs)
+        return BlockTrainer(settings, X, Y.tocsc(), self._scales(row_squares(X)), costs, precision or self.precision)
 
     def _train(self, trainer: BlockTrainer, blocks: list[npt.NDArray[np.int32]], spool: BlockSpool) -> None:
         """Train the blocks that the spool doesn't hold yet, in as many threads as the memory allows."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field, replace
 from queue import Empty, SimpleQueue
@@ -14,33 +13,24 @@ import scipy.sparse as sp
 
 from longtail import __version__
 from longtail.engine.block_loss import block_losses
-from longtail.engine.block_solver import LOGISTIC, SQUARED_HINGE, Memory, Problem, Rows, solve_block
+from longtail.engine.block_solver import Memory, Problem, Rows, solve_block
 from longtail.engine.lanes import LANES, from_bfloat16, to_bfloat16
 from longtail.engine.pool import StopFlag, run_blocks
 from longtail.engine.rows import count_features, squared_lengths
+from longtail.learners.linear.problem import (
+    Settings,
+    bias_start,
+    lane_costs,
+    make_problem,
+    passes_over,
+    random_state,
+)
 from longtail.learners.linear.weights import Precision, SolvedBlock
 from longtail.weighting import Costs
 
 Labels = npt.NDArray[np.int32]
 
-_VISITS, _PASSES = 470_000, (8, 50)
 _PRUNE_STEPS, _PRUNE_FACTOR = 16, 1.5
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What the training of a block depends on besides rows, labels and costs; see `OneVsRest`."""
-
-    loss: int
-    regularisation: float
-    bias: float
-    bias_centre: float | None
-    prune_below: float
-    prune_rise: float | None
-    tolerance: float
-    max_passes: int | None
-    precision: Precision
-    seed: int
 
 
 @dataclass
@@ -57,6 +47,8 @@ class BlockTrainer:
         Factor of each row.
     costs : Costs
         Of every label of Y.
+    precision : Precision
+        How weights are kept.
     """
 
     settings: Settings
@@ -64,6 +56,7 @@ class BlockTrainer:
     Y: sp.csc_array
     scales: npt.NDArray[np.float64]
     costs: Costs
+    precision: Precision
     rows: Rows = field(init=False)
 
     def __post_init__(self) -> None:
@@ -114,28 +107,23 @@ class BlockTrainer:
             memory = self._spare.get_nowait()
         except Empty:
             memory = Memory.allocate(*self.X.shape)
-        settings, code = self.settings, self.settings.loss
-        cost = self._lane_costs(labels)
-        diagonal, bound = _dual_limits(code, cost)
+        settings = self.settings
+        cost = lane_costs(settings, self.costs.take(labels))
         memory.weights[:] = 0
-        memory.bias_weights[:] = start = self._bias_start(labels)
-        state = np.array([settings.seed + (number << 32)], np.uint64)
-        tolerance = np.float32(settings.tolerance)
-        problem = Problem(
-            *_positives(self.Y, labels), code, diagonal, bound, self._screen(bound), tolerance, self._max_passes
-        )
-        solve_block(self.rows, problem, memory, state, stop)
+        memory.bias_weights[:] = start = bias_start(settings, np.diff(self.Y.indptr)[labels], self.X.shape[0])
+        problem = make_problem(settings, self.rows, _positives(self.Y, labels), cost)
+        solve_block(self.rows, problem, memory, random_state(settings, number), stop)
         thresholds = np.full(LANES, settings.prune_below, np.float32)
         if settings.prune_rise is not None:
             thresholds = self._bounded_thresholds(problem, memory, cost, start, stop)
-        kept = SolvedBlock.pruned(memory.weights, memory.bias_weights, len(labels), thresholds, settings.precision)
+        kept = SolvedBlock.pruned(memory.weights, memory.bias_weights, len(labels), thresholds, self.precision)
         self._spare.put(memory)
         return kept._replace(features=self._by_frequency[kept.features])
 
     def fingerprint(self, blocks: Sequence[Labels]) -> bytes:
         """Digest of everything that the trained blocks depend on."""
-        settings = replace(self.settings, max_passes=self._max_passes)
-        digest = hashlib.blake2b(repr((__version__, settings, self.X.shape)).encode(), digest_size=32)
+        settings = replace(self.settings, max_passes=passes_over(self.settings, self.X.shape[0]))
+        digest = hashlib.blake2b(repr((__version__, settings, self.precision, self.X.shape)).encode(), digest_size=32)
         for array in (
             *(self.X.indptr, self.X.indices, self.X.data, self.Y.indptr, self.Y.indices, self.scales),
             *(self.costs.positive, self.costs.negative, *blocks),
@@ -143,36 +131,6 @@ class BlockTrainer:
             digest.update(f"{array.dtype} {len(array)} ".encode())
             digest.update(np.ascontiguousarray(array).data)
         return digest.digest()
-
-    @property
-    def _max_passes(self) -> int:
-        return self.settings.max_passes or int(np.clip(_VISITS // self.X.shape[0], *_PASSES))
-
-    def _lane_costs(self, labels: Labels) -> npt.NDArray[np.float32]:
-        """C times the costs of a block's labels: negative (row 0) and positive (row 1)."""
-        costs = self.costs.take(labels)
-        lanes = np.ones((2, LANES), np.float32)
-        lanes[0, : len(costs)], lanes[1, : len(costs)] = costs.negative, costs.positive
-        return lanes * np.float32(self.settings.regularisation)
-
-    def _bias_start(self, labels: Labels) -> npt.NDArray[np.float32]:
-        """Bias weight that the regulariser draws each lane to; lanes without a label are kept quiet."""
-        settings = self.settings
-        start = np.full(LANES, -1.0 if settings.loss != LOGISTIC else -40.0, np.float32)
-        if settings.bias_centre is not None:
-            start[: len(labels)] = settings.bias_centre
-        elif settings.loss == LOGISTIC:
-            counts = np.diff(self.Y.indptr)[labels]
-            start[: len(labels)] = np.log((counts + 0.5) / (self.X.shape[0] - counts + 0.5))
-        return start / np.float32(settings.bias) if settings.bias else np.zeros(LANES, np.float32)
-
-    def _screen(self, bound: npt.NDArray[np.float32]) -> np.float32:
-        """Score up to which a row without any label of the block violates nothing by more than the tolerance."""
-        tolerance = self.settings.tolerance
-        if self.settings.loss != LOGISTIC:
-            return np.float32(-1 + tolerance)
-        share = tolerance / (4 + float(bound[0].max()) * float(self.rows.squares.max()))
-        return np.float32(math.log(share / (1 - share)) if share < 1 else math.inf)
 
     def _bounded_thresholds(
         self,
@@ -202,7 +160,7 @@ class BlockTrainer:
             middle = (low + high) // 2
             trial = np.where(middle >= 0, steps[middle], 0).astype(np.float32)
             np.multiply(memory.weights, np.abs(memory.weights) >= trial, out=pruned)
-            if settings.precision == "bfloat16":
+            if self.precision == "bfloat16":
                 pruned[:] = from_bfloat16(to_bfloat16(pruned))
             block_losses(self.rows, problem, pruned, memory.bias_weights, costs, after, stop)
             fine = after <= allowed
@@ -221,13 +179,6 @@ def row_squares(X: sp.csr_array) -> npt.NDArray[np.float64]:
     lengths = np.empty(X.shape[0])
     squared_lengths(X.indptr.astype(np.int64, copy=False), X.data, lengths)
     return lengths
-
-
-def _dual_limits(code: int, cost: npt.NDArray[np.float32]) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
-    """Diagonal and upper bound of the dual problem, for negative (row 0) and positive labels (row 1)."""
-    if code == SQUARED_HINGE:
-        return np.float32(0.5) / cost, np.full_like(cost, np.float32(3e38))
-    return np.zeros_like(cost), cost
 
 
 def _positives(Y: sp.csc_array, labels: Labels) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], Labels]:

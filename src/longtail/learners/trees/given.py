@@ -1,0 +1,182 @@
+"""A label tree made from a hierarchy that the user has, such as a thesaurus."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from longtail.corpus.hierarchy import find_circle, shown_circle
+from longtail.errors import ParameterError
+from longtail.learners.trees.forest import Branches
+
+Int32 = npt.NDArray[np.int32]
+Concept = int | str
+
+
+def branches_from_pairs(
+    pairs: Iterable[tuple[Concept, Concept]],
+    labels: npt.ArrayLike,
+    rest: Callable[[Int32], Branches],
+    *,
+    n_labels: int | None = None,
+) -> Branches:
+    """Make a tree of pairs (child, parent), in which whole numbers are labels and texts are other concepts.
+
+    - A label with nothing under it stands under each of its parents.
+    - A concept with something under it is a node; if it is a label too, that label stands under its own node. A node
+      with several parents goes under the first.
+    - What has no labels under it vanishes, and a node with a single node under it and no labels is one with it.
+    - There is one root: the top of the hierarchy, or one above several tops.
+    - Labels that no pair mentions stand in a tree of their own, whose root goes under this one.
+
+    Parameters
+    ----------
+    pairs : iterable of (child, parent)
+        As `Hierarchy.pairs` gives them. Labels that are not among `labels` are concepts like any other.
+    labels : array-like of int
+        The labels to place.
+    rest : callable
+        Called with the labels that no pair mentions, if there are any, in rising order; gives their tree.
+    n_labels : int, optional
+        If given, labels in pairs must be below it.
+
+    Returns
+    -------
+    Branches
+
+    Raises
+    ------
+    ParameterError
+        For ``tree``: what is no pair, a label out of range, concepts that go round in a circle.
+
+    Examples
+    --------
+    >>> towns = [(0, "Italy"), (1, "Italy"), (2, "France"), ("Italy", "Europe"), ("France", "Europe")]
+    >>> tree = branches_from_pairs(towns, [0, 1, 2], rest=None)
+    >>> tree.parents.tolist(), tree.nodes.tolist(), tree.labels.tolist()
+    ([-1, 0, 0], [1, 1, 2], [0, 1, 2])
+    """
+    wanted = np.unique(np.asarray(labels, np.int32))
+    concepts, parents = _numbered(pairs, n_labels)
+    circle = find_circle(parents, len(concepts)) if len(parents) else []
+    if circle:
+        names = list(concepts)
+        raise ParameterError(
+            "tree", _Shown(shown_circle([names[one] for one in circle])), "must not go round in a circle"
+        )
+    placed = {int(label): concepts[int(label)] for label in wanted if int(label) in concepts}
+    others = np.array([label for label in wanted if int(label) not in placed], np.int32)
+    if not placed:
+        return rest(others)
+    below, label_of, tops = _attached(parents, len(concepts), placed)
+    return _numbered_nodes(below, label_of, tops, rest(others) if len(others) else None)
+
+
+class _Shown(str):
+    """A text that stands in messages as it is."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def _numbered(pairs: Iterable[Any], n_labels: int | None) -> tuple[dict[Concept, int], npt.NDArray[np.int64]]:
+    """Number the concepts in the order in which they come; a pair that stands twice counts once."""
+    concepts: dict[Concept, int] = {}
+    numbers: dict[tuple[int, int], None] = {}
+    for place, pair in enumerate(pairs):
+        if isinstance(pair, str) or not hasattr(pair, "__len__") or len(pair) != 2:
+            raise ParameterError("tree", _short(pair), f"must hold pairs (child, parent), also at place {place}")
+        child, parent = (_checked(one, place, n_labels) for one in pair)
+        numbers[concepts.setdefault(child, len(concepts)), concepts.setdefault(parent, len(concepts))] = None
+    return concepts, np.array(list(numbers), np.int64).reshape(-1, 2)
+
+
+def _checked(concept: Any, place: int, n_labels: int | None) -> Concept:
+    if isinstance(concept, str):
+        return str(concept)
+    if isinstance(concept, bool) or not isinstance(concept, int | np.integer):
+        raise ParameterError(
+            "tree", _short(concept), f"must hold label ids and names of concepts, also in pair {place}"
+        )
+    if concept < 0 or (n_labels is not None and concept >= n_labels):
+        allowed = "of at least 0" if n_labels is None else f"from 0 to {n_labels - 1}"
+        raise ParameterError("tree", int(concept), f"must hold label ids {allowed}, also in pair {place}")
+    return int(concept)
+
+
+def _short(value: Any) -> _Shown:
+    text = repr(value)
+    return _Shown(text if len(text) <= 60 else text[:57] + "...")
+
+
+def _attached(
+    parents: npt.NDArray[np.int64], n_concepts: int, placed: dict[int, int]
+) -> tuple[list[list[int]], list[int], list[int]]:
+    """Say which concepts stand under which in the tree, the label that each is or -1, and which have nothing above.
+
+    Children are settled before their parents, because a concept whose children all went elsewhere is a mere label.
+    """
+    above: list[list[int]] = [[] for _ in range(n_concepts)]
+    below: list[list[int]] = [[] for _ in range(n_concepts)]
+    open_children = np.bincount(parents[:, 1], minlength=n_concepts).tolist()
+    for child, parent in parents.tolist():
+        above[child].append(parent)
+    label_of = [-1] * n_concepts
+    for label, concept in placed.items():
+        label_of[concept] = label
+    tops = []
+    ready = [concept for concept in range(n_concepts) if not open_children[concept]]
+    while ready:
+        concept = ready.pop()
+        if below[concept] or label_of[concept] >= 0:
+            for parent in above[concept][:1] if below[concept] else above[concept]:
+                below[parent].append(concept)
+            if not above[concept]:
+                tops.append(concept)
+        for parent in above[concept]:
+            open_children[parent] -= 1
+            if not open_children[parent]:
+                ready.append(parent)
+    return [sorted(children) for children in below], label_of, sorted(tops)
+
+
+def _numbered_nodes(below: list[list[int]], label_of: list[int], tops: list[int], others: Branches | None) -> Branches:
+    """Number the nodes, parents first, and pass over those that a single node stands for."""
+    if len(tops) > 1 or not below[tops[0]]:
+        below.append(tops)
+        label_of.append(-1)
+        tops = [len(below) - 1]
+    node_parents: list[int] = []
+    nodes: list[int] = []
+    labels: list[int] = []
+    waiting = [(tops[0], -1)]
+    while waiting:
+        concept, parent = waiting.pop()
+        while (
+            label_of[concept] < 0
+            and len(below[concept]) == 1
+            and below[below[concept][0]]
+            and (parent >= 0 or others is None)
+        ):
+            concept = below[concept][0]
+        node = len(node_parents)
+        node_parents.append(parent)
+        under = [label_of[child] for child in below[concept] if not below[child]]
+        labels += under if label_of[concept] < 0 else [label_of[concept], *under]
+        nodes += [node] * (len(labels) - len(nodes))
+        waiting += [(child, node) for child in reversed(below[concept]) if below[child]]
+    tree = Branches(*(np.array(part, np.int32) for part in (node_parents, nodes, labels)))
+    if others is None:
+        return tree
+    first = len(node_parents)
+    hung = np.asarray(others.parents)
+    return Branches(
+        np.concatenate([tree.parents, np.where(hung < 0, 0, hung + first)]).astype(np.int32),
+        np.concatenate([tree.nodes, np.asarray(others.nodes) + first]).astype(np.int32),
+        np.concatenate([tree.labels, np.asarray(others.labels)]).astype(np.int32),
+    )

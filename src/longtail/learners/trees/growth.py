@@ -1,0 +1,116 @@
+"""New labels for a fitted tree: each goes to the leaf where its rows' labels stand, and is trained there."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from longtail.engine.lanes import LANES
+from longtail.engine.spool import BlockSpool
+from longtail.learners.linear.problem import Settings
+from longtail.learners.trees.chunk_weights import ChunkWeights
+from longtail.learners.trees.forest import LabelForest
+from longtail.learners.trees.node_training import NodeBlock, NodeTrainer
+from longtail.learners.trees.search import TreeSearch
+from longtail.weighting import Weighting
+
+Int64 = npt.NDArray[np.int64]
+
+_BEST = 20  # predicted labels of a row that say to which leaves it belongs
+
+
+def insert_labels(
+    search: TreeSearch,
+    settings: Settings,
+    X: sp.csr_array,
+    Y: sp.csr_array,
+    scales: npt.NDArray[np.float64],
+    weighting: Weighting,
+    *,
+    beam: int,
+    threads: int,
+) -> tuple[LabelForest, ChunkWeights]:
+    """Give the trees and the weights with the labels of Y added; what was there is copied as it is."""
+    old, old_weights, n_old = search.forest, search.weights, search.n_labels
+    near = _leaf_votes(search, X, scales, beam, threads)
+    nodes, labels = _places(old, near, Y)
+    forest = _with_labels(old, nodes, labels + np.int32(n_old))
+    padded = sp.csr_array((Y.data, Y.indices + np.int32(n_old), Y.indptr), shape=(Y.shape[0], n_old + Y.shape[1]))
+    trainer = NodeTrainer(settings, X, padded, scales, forest, weighting, old_weights.precision, threads)
+    n_blocks = old_weights.n_blocks
+    members = np.diff(old.child_starts_) + np.diff(old.label_starts_)
+    new_blocks: list[NodeBlock] = []
+    with BlockSpool() as spool:
+        for block in old_weights.blocks():
+            spool.append(block)
+        for depth in range(forest.n_levels):
+            first, last = forest.level_starts[depth : depth + 2]
+            grown = [node for node in np.unique(nodes).tolist() if first <= node < last]
+            if not grown:
+                continue
+            level = trainer.level(depth, sp.csr_array((near[:, first:last] > 0).astype(np.float32)))
+            todo: list[NodeBlock] = []
+            for node in grown:
+                size = len(forest.labels_under(node)) + len(forest.nodes_under(node))
+                for start in range(int(members[node]), size, LANES):
+                    number = n_blocks + len(new_blocks) + len(todo)
+                    todo.append(NodeBlock(number, node, start, min(start + LANES, size)))
+            for solved in trainer.train(depth, level, todo, threads):
+                spool.append(solved)
+            new_blocks += todo
+        node_of_block = np.repeat(np.arange(old.n_nodes), np.diff(old_weights.block_starts_))
+        node_of_block = np.concatenate([node_of_block, [block.node for block in new_blocks]]).astype(np.int64)
+        order = np.argsort(node_of_block, kind="stable")
+        counts = np.bincount(node_of_block, minlength=forest.n_nodes)
+        starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        return forest, ChunkWeights.assemble(spool, order, starts, old_weights.precision, int(X.shape[1]))
+
+
+def _leaf_votes(
+    search: TreeSearch, X: sp.csr_array, scales: npt.NDArray[np.float64], beam: int, threads: int
+) -> sp.csr_array:
+    """How much of what each row is predicted to have stands under each node: rows by nodes."""
+    forest = search.forest
+    top = search.labels(X, scales, _BEST, beam, None, threads)
+    used = top.labels >= 0
+    indptr = np.concatenate([[0], np.cumsum(used.sum(axis=1))])
+    predicted = sp.csr_array(
+        (np.maximum(top.scores[used], 1e-12), top.labels[used], indptr), shape=(X.shape[0], search.n_labels)
+    )
+    holders = sp.csr_array(
+        (np.ones(len(forest.labels_), np.float32), (forest.labels_, forest.holders)),
+        shape=(search.n_labels, forest.n_nodes),
+    )
+    return sp.csr_array(predicted @ holders)
+
+
+def _places(forest: LabelForest, near: sp.csr_array, Y: sp.csr_array) -> tuple[Int64, npt.NDArray[np.int32]]:
+    """Where the new labels go: in each tree the node with the most votes of the label's rows."""
+    votes = sp.csr_array(Y.T @ near)
+    trees = forest.trees
+    nodes, labels = [], []
+    for label in np.flatnonzero(np.bincount(Y.indices, minlength=Y.shape[1])).tolist():
+        row = slice(votes.indptr[label], votes.indptr[label + 1])
+        for tree in range(forest.n_trees_):
+            inside = trees[votes.indices[row]] == tree
+            if inside.any():
+                found, count = votes.indices[row][inside], votes.data[row][inside]
+                nodes.append(int(found[np.lexsort((found, -count))[0]]))
+            else:
+                holders = forest.holders[trees[forest.holders] == tree]
+                nodes.append(int(holders[0]) if len(holders) else tree)
+            labels.append(label)
+    return np.array(nodes, np.int64), np.array(labels, np.int32)
+
+
+def _with_labels(forest: LabelForest, nodes: Int64, labels: npt.NDArray[np.int32]) -> LabelForest:
+    grown = LabelForest()
+    grown.n_trees_, grown.child_starts_ = forest.n_trees_, forest.child_starts_
+    holders = np.concatenate([forest.holders, nodes])
+    everything = np.concatenate([forest.labels_, labels])
+    order = np.lexsort((everything, holders))
+    grown.labels_ = everything[order]
+    counts = np.bincount(holders, minlength=forest.n_nodes)
+    grown.label_starts_ = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    return grown

@@ -1,0 +1,418 @@
+"""A tree over the labels, with a linear classifier for each node and label."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import Any, ClassVar, Literal, Self, get_args
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+from sklearn.utils.validation import check_is_fitted
+
+from longtail.corpus.sparse import as_indicator
+from longtail.engine.block_solver import LOGISTIC, SQUARED_HINGE
+from longtail.engine.memory import parse_memory
+from longtail.engine.pool import thread_count
+from longtail.engine.spool import BlockSpool, is_resumable
+from longtail.engine.topk import TopK
+from longtail.errors import InputError, ParameterError
+from longtail.learners.base import Learner
+from longtail.learners.estimate import Estimate
+from longtail.learners.explanation import Explanation
+from longtail.learners.linear.problem import Settings
+from longtail.learners.linear.training import row_squares
+from longtail.learners.trees.budget import affordable_threads, estimate_nodes
+from longtail.learners.trees.chunk_weights import PRECISIONS, ChunkWeights, NodePrecision
+from longtail.learners.trees.explaining import explain_label
+from longtail.learners.trees.forest import Branches, LabelForest
+from longtail.learners.trees.given import branches_from_pairs
+from longtail.learners.trees.growing import Negatives, grow
+from longtail.learners.trees.growth import insert_labels
+from longtail.learners.trees.node_training import NodeTrainer
+from longtail.learners.trees.overlap import with_overlap
+from longtail.learners.trees.partition import partition_labels
+from longtail.learners.trees.representation import represent_labels
+from longtail.learners.trees.search import TreeSearch
+from longtail.losses import Logistic, Loss, SquaredHinge, get_loss
+from longtail.weighting import Weighting, get_weighting
+
+Search = Literal["beam", "best-first"]
+_CODES: dict[type[Loss], int] = {SquaredHinge: SQUARED_HINGE, Logistic: LOGISTIC}
+
+
+class LabelTree(Learner):
+    """Labels parted into a tree; a row goes down to the few leaves whose labels it may have.
+
+    Every node has a linear classifier for each node and label under it, trained on the rows that reach the node: those
+    with a label under it and, with `negatives`, those that the levels above would send there wrongly. The tree finds
+    the best labels of a row without looking at most of the others.
+
+    The score of a label is exp(s), from 0 to 1, where s adds up a value for each step of the path from the root:
+    ``s = value + discount * s of the node above``. The value of a step with the linear score z is -max(0, 1 - z)^2 for
+    the squared hinge, so that a step that the classifier is sure of (z at least 1) costs nothing, and -log(1 + exp(-z))
+    for the logistic loss. With the logistic loss and a discount of 1 the score is the product of the estimated
+    probabilities of all steps, an estimate of the label's own; otherwise it ranks, and `longtail calibrate` turns it
+    into a probability. Of several trees the mean counts; a label that the search of a tree does not reach counts 0.
+
+    Parameters
+    ----------
+    trees : int
+        How many trees, each from another seed.
+    representation : {"centroids", "co-occurrence", "both"}, matrix or sequence of str
+        What makes labels alike: the sum of their rows; the labels they occur with; both; given features of the labels
+        (a row a label); or a text for each label.
+    dimensions : int, optional
+        Random projection of the representation to so many dimensions; None for none, which takes longer.
+    leaf_size : int
+        Most labels of a leaf.
+    arity : int
+        Most nodes under a node.
+    balanced : bool
+        Whether the leaves have the same size. If not, labels are parted by k-means into `arity` parts, and these again
+        until they have at most `leaf_size` labels or `max_depth` is reached.
+    max_depth : int, optional
+        Levels of nodes under the root at most; for trees that are not balanced.
+    overlap : float
+        Share of the labels that stand in a second leaf, those that lie closest to another one.
+    tree : list of pairs, optional
+        A tree of your own in place of the partition: pairs (child, parent), where label ids are whole numbers and other
+        concepts are texts. Labels it leaves out are partitioned.
+    loss : {"squared-hinge", "logistic"} or Loss
+    regularisation : float
+        C: the larger, the closer the fit to the training rows.
+    weighting : Weighting or str, optional
+        Costs of labels from their counts, and of nodes from the rows that have any label under them; all 1 when left
+        out.
+    negatives : int
+        Each row also trains the best so many nodes of each level, as the levels above rank them for it: the negatives
+        that prediction will meet. 0 for none: a node is trained on the rows with labels under it alone.
+    discount : float
+        How much the score of a node counts for what is under it, above 0 and at most 1.
+    search : {"beam", "best-first"}
+        Go down level by level with the best `beam` nodes of each tree; or find exactly the best labels of one tree,
+        opening as many nodes as it takes.
+    beam : int
+        Nodes that are kept at each level.
+    normalise, bias, bias_centre, tolerance, max_passes, seed, threads
+        As in `OneVsRest`.
+    prune_below : float
+        Weights smaller than this are dropped after training.
+    precision : {"float32", "bfloat16", "float16", "int8"}
+        How weights are kept after training; int8 in units of 1/127 of the classifier's largest weight.
+    memory_limit : int or str, optional
+        Memory that the process should hold at most while nodes are trained, in bytes or as text such as ``"2GB"``:
+        fewer threads are used where it would be passed, and training is refused where even one doesn't fit.
+
+    Attributes
+    ----------
+    forest_ : LabelForest
+        The shape of the trees.
+    weights_ : ChunkWeights
+
+    References
+    ----------
+    Prabhu, Kag, Harsola, Agrawal, Varma: Parabel. WWW 2018. Khandagale, Xiao, Babbar: Bonsai. Machine Learning 2020.
+    Jasinska et al.: Extreme F-measure Maximization using Sparse Probability Estimates (PLT). ICML 2016.
+
+    Examples
+    --------
+    >>> from longtail import LabelTree
+    >>> X = [[1, 0], [0, 1], [1, 1]]
+    >>> Y = [[1, 0], [0, 1], [1, 1]]
+    >>> LabelTree(leaf_size=1, arity=2, threads=1).fit(X, Y).predict_topk([[1, 0]], k=1).labels
+    array([[0]], dtype=int32)
+    """
+
+    _stored: ClassVar[tuple[str, ...]] = ("forest_", "weights_")
+
+    forest_: LabelForest
+    weights_: ChunkWeights
+
+    def __init__(
+        self,
+        *,
+        trees: int = 1,
+        representation: Any = "centroids",
+        dimensions: int | None = 128,
+        leaf_size: int = 32,
+        arity: int = 512,
+        balanced: bool = True,
+        max_depth: int | None = None,
+        overlap: float = 0.0,
+        tree: Any = None,
+        loss: str | Loss = "squared-hinge",
+        regularisation: float = 1.0,
+        weighting: Weighting | str | None = None,
+        negatives: int = 20,
+        discount: float = 0.25,
+        search: Search = "beam",
+        beam: int = 10,
+        normalise: bool = True,
+        bias: float = 1.0,
+        bias_centre: float | None = None,
+        prune_below: float = 0.05,
+        tolerance: float = 0.05,
+        max_passes: int | None = None,
+        precision: NodePrecision = "int8",
+        seed: int = 0,
+        threads: int | None = None,
+        memory_limit: int | str | None = None,
+    ) -> None:
+        self.trees = trees
+        self.representation = representation
+        self.dimensions = dimensions
+        self.leaf_size = leaf_size
+        self.arity = arity
+        self.balanced = balanced
+        self.max_depth = max_depth
+        self.overlap = overlap
+        self.tree = tree
+        self.loss = loss
+        self.regularisation = regularisation
+        self.weighting = weighting
+        self.negatives = negatives
+        self.discount = discount
+        self.search = search
+        self.beam = beam
+        self.normalise = normalise
+        self.bias = bias
+        self.bias_centre = bias_centre
+        self.prune_below = prune_below
+        self.tolerance = tolerance
+        self.max_passes = max_passes
+        self.precision = precision
+        self.seed = seed
+        self.threads = threads
+        self.memory_limit = memory_limit
+
+    @property
+    def _decision_threshold(self) -> float:  # type: ignore[override]
+        """Score of a label with the linear score 0 at the end of a path without doubts."""
+        return 0.5 if self._loss_code == LOGISTIC else math.exp(-1)
+
+    @property
+    def _loss_code(self) -> int:
+        return _CODES[type(get_loss(self.loss))]
+
+    def _check_parameters(self) -> None:
+        numbers = (
+            ("regularisation", 0.0, True, math.inf),
+            ("bias", 0.0, False, math.inf),
+            ("prune_below", 0.0, False, math.inf),
+            ("tolerance", 0.0, True, math.inf),
+            ("discount", 0.0, True, 1.0),
+            ("overlap", 0.0, False, 1.0),
+        )
+        for name, least, exclusive, most in numbers:
+            value = getattr(self, name)
+            if not (_is_number(value) and math.isfinite(value) and least <= value <= most) or (
+                exclusive and value == least
+            ):
+                wanted = f"{'above' if exclusive else 'of at least'} {least:g}"
+                raise ParameterError(name, value, f"must be a number {wanted}{f' and at most {most:g}' * (most < 2)}")
+        whole = (
+            *(("trees", 1), ("leaf_size", 1), ("arity", 2), ("beam", 1), ("negatives", 0), ("seed", 0)),
+            *((name, 1) for name in ("max_depth", "max_passes", "dimensions") if getattr(self, name) is not None),
+        )
+        for name, least_int in whole:
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int | np.integer) or not least_int <= value < 2**31:
+                raise ParameterError(name, value, f"must be a whole number from {least_int} to {2**31 - 1}")
+        for name in ("normalise", "balanced"):
+            if not isinstance(getattr(self, name), bool | np.bool_):
+                raise ParameterError(name, getattr(self, name), "must be True or False")
+        for name, choices in (("precision", PRECISIONS), ("search", get_args(Search))):
+            if getattr(self, name) not in choices:
+                raise ParameterError(name, getattr(self, name), f"must be one of {', '.join(choices)}")
+        if self.search == "best-first" and self.trees > 1:
+            raise ParameterError("search", self.search, "must be beam where there is more than one tree")
+        if self.bias_centre is not None and not (_is_number(self.bias_centre) and math.isfinite(self.bias_centre)):
+            raise ParameterError("bias_centre", self.bias_centre, "must be a number or None")
+        if type(get_loss(self.loss)) not in _CODES:
+            raise ParameterError("loss", self.loss, "must be squared-hinge or logistic")
+        if self.memory_limit is not None:
+            parse_memory(self.memory_limit)
+        get_weighting(self.weighting)
+        thread_count(self.threads)
+
+    def predict_weighted_topk(self, X: Any, label_weights: Any, k: int = 5) -> TopK:
+        """Rank exactly the k labels with the largest ``label_weights[label] * score``.
+
+        With inverse propensities as weights and a tree whose scores are probabilities this is the ranking that is best
+        for PSP@k. It opens as many nodes as it takes to be sure.
+
+        Parameters
+        ----------
+        X : matrix, shape (n, n_features_in_)
+        label_weights : array-like, shape (n_labels_,)
+            At least 0; labels with 0 are left out.
+        k : int
+
+        Returns
+        -------
+        TopK
+            Scores are weight times score.
+
+        Examples
+        --------
+        >>> X, Y = [[1, 0], [0, 1], [1, 1]], [[1, 0], [0, 1], [1, 1]]
+        >>> LabelTree().fit(X, Y).predict_weighted_topk([[1, 0]], [1, 1000], k=1).labels
+        array([[1]], dtype=int32)
+        """
+        check_is_fitted(self, "n_labels_")
+        rows, weights = self._check_rows(X), np.asarray(label_weights, np.float64)
+        if weights.shape != (self.n_labels_,) or not (np.isfinite(weights) & (weights >= 0)).all():
+            raise ParameterError(
+                "label_weights", label_weights, f"must be {self.n_labels_} numbers of at least 0, one a label"
+            )
+        if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
+            raise ParameterError("k", k, "must be a whole number of at least 1")
+        if self.forest_.n_trees_ > 1:
+            raise InputError("Only one tree can be searched exactly, and this learner has more: train with trees=1.")
+        top, _ = self._search.best_first(rows, self._scales(rows), int(k), weights, weights > 0, self.threads)
+        return top
+
+    def add_labels(self, X: Any, Y: Any) -> Self:
+        """Insert new labels into the tree, and leave the classifiers of the others as they are, to the last bit.
+
+        A new label goes to the leaf that holds most of what its rows are predicted to have, and is trained there on
+        its rows and on those that are predicted to have another label of the leaf.
+
+        Parameters
+        ----------
+        X : matrix, shape (n, n_features_in_)
+            Rows of which it is known whether they have the new labels.
+        Y : matrix, shape (n, new labels)
+            The new labels of these rows; they get the ids from the old `n_labels_` on.
+
+        Returns
+        -------
+        self
+
+        Examples
+        --------
+        >>> X = [[1, 0], [0, 1], [1, 1]]
+        >>> learner = LabelTree().fit(X, [[1, 0], [0, 1], [1, 1]])
+        >>> learner.add_labels(X, [[0], [1], [0]]).n_labels_
+        3
+        """
+        check_is_fitted(self, "n_labels_")
+        self._check_parameters()
+        rows, labels = self._check_rows(X), as_indicator(Y)
+        if rows.shape[0] != labels.shape[0]:
+            raise InputError(f"X has {rows.shape[0]} rows and Y has {labels.shape[0]}: they must be the same rows.")
+        if rows.shape[0] == 0:
+            raise InputError("X has no rows: nothing to learn the new labels from.")
+        counts = np.bincount(labels.indices, minlength=labels.shape[1]).astype(np.int64)
+        forest, weights = insert_labels(
+            self._search,
+            self._settings(),
+            rows,
+            labels,
+            self._scales(rows),
+            get_weighting(self.weighting),
+            beam=self.beam,
+            threads=thread_count(self.threads),
+        )
+        scaled = np.ceil(counts * (self.n_rows_ / rows.shape[0])).astype(np.int64)
+        with self._whole_or_unchanged():
+            self.forest_, self.weights_ = forest, weights
+            self.label_counts_ = np.concatenate([self.label_counts_, scaled])
+            self.n_labels_ += int(labels.shape[1])
+        return self
+
+    def _fit(self, X: sp.csr_array, Y: sp.csr_array) -> None:
+        trainer = self._trainer(X, Y)
+        negatives = Negatives(self.negatives, self.discount) if self.negatives else None
+        fingerprint = trainer.fingerprint(negatives) if is_resumable() else None
+        with BlockSpool(fingerprint) as spool:
+            self.forest_ = trainer.forest
+            self.weights_ = grow(
+                trainer, spool, negatives, lambda level: affordable_threads(trainer, level, self.memory_limit)
+            )
+
+    def _trainer(self, X: sp.csr_array, Y: sp.csr_array) -> NodeTrainer:
+        scales = self._scales(X)
+        return NodeTrainer(
+            self._settings(),
+            X,
+            Y,
+            scales,
+            self._partition(X, Y, scales),
+            get_weighting(self.weighting),
+            self.precision,
+            thread_count(self.threads),
+        )
+
+    def _partition(self, X: sp.csr_array, Y: sp.csr_array, scales: npt.NDArray[np.float64]) -> LabelForest:
+        """Make the trees, over the labels that any row has."""
+        present = np.flatnonzero(np.bincount(Y.indices, minlength=Y.shape[1])).astype(np.int32)
+        points = represent_labels(
+            self.representation, X, Y, scales, dimensions=self.dimensions, seed=self.seed, threads=self.threads
+        )
+
+        def part(labels: npt.NDArray[np.int32], seed: int) -> Branches:
+            return partition_labels(
+                points,
+                labels,
+                arity=self.arity,
+                leaf_size=self.leaf_size,
+                balanced=self.balanced,
+                max_depth=self.max_depth,
+                seed=seed,
+                threads=self.threads,
+            )
+
+        made = []
+        for seed in range(self.seed, self.seed + self.trees):
+            if self.tree is None:
+                branches = part(present, seed)
+            else:
+                branches = branches_from_pairs(self.tree, present, partial(part, seed=seed), n_labels=Y.shape[1])
+            made.append(
+                with_overlap(branches, points, share=self.overlap, threads=self.threads) if self.overlap else branches
+            )
+        return LabelForest.from_branches(made)
+
+    def _settings(self) -> Settings:
+        return Settings(
+            loss=self._loss_code,
+            regularisation=float(self.regularisation),
+            bias=float(self.bias),
+            bias_centre=self.bias_centre,
+            prune_below=float(self.prune_below),
+            prune_rise=None,
+            tolerance=float(self.tolerance),
+            max_passes=self.max_passes,
+            seed=int(self.seed),
+        )
+
+    @property
+    def _search(self) -> TreeSearch:
+        return TreeSearch(
+            self.forest_, self.weights_, self._loss_code, float(self.discount), float(self.bias), self.n_labels_
+        )
+
+    def _estimate(self, X: sp.csr_array, Y: sp.csr_array) -> Estimate:
+        return estimate_nodes(self._trainer(X, Y), self.negatives, self.memory_limit)
+
+    def _explain(self, X: sp.csr_array, labels: npt.NDArray[np.int32]) -> list[Explanation]:
+        scale = float(self._scales(X)[0])
+        return [explain_label(self._search, X, scale, int(label)) for label in labels]
+
+    def _topk(self, X: sp.csr_array, k: int, allowed: npt.NDArray[np.bool_] | None) -> TopK:
+        if self.search == "best-first":
+            return self._search.best_first(X, self._scales(X), k, None, allowed, self.threads)[0]
+        return self._search.labels(X, self._scales(X), k, self.beam, allowed, self.threads)
+
+    def _scales(self, X: sp.csr_array) -> npt.NDArray[np.float64]:
+        if not self.normalise:
+            return np.ones(X.shape[0])
+        squares = row_squares(X)
+        return np.asarray(1 / np.sqrt(np.where(squares > 0, squares, 1)))
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)

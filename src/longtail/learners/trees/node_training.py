@@ -1,0 +1,256 @@
+"""Training of the nodes of label trees, level by level, each on the rows that reach it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Generator
+from dataclasses import dataclass, field
+from queue import Empty, SimpleQueue
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from longtail import __version__
+from longtail.engine.block_solver import Memory, Rows, solve_block
+from longtail.engine.lanes import LANES
+from longtail.engine.node_rows import gather_positives, gather_rows, size_of_rows
+from longtail.engine.pool import StopFlag, run_blocks
+from longtail.engine.rows import count_features
+from longtail.learners.linear.problem import Settings, bias_start, lane_costs, make_problem, random_state
+from longtail.learners.linear.training import row_squares
+from longtail.learners.trees.chunk_weights import EncodedBlock, NodePrecision
+from longtail.learners.trees.forest import LabelForest
+from longtail.weighting import Costs, Weighting
+
+Int32 = npt.NDArray[np.int32]
+Int64 = npt.NDArray[np.int64]
+
+
+class NodeBlock(NamedTuple):
+    """A block of at most 64 members of a node: its number, its node, and which of the node's members."""
+
+    number: int
+    node: int
+    first: int
+    last: int
+
+
+def node_blocks(forest: LabelForest) -> tuple[list[NodeBlock], Int64]:
+    """Cut the members of each node (nodes under it, then labels) into blocks; also where each node's blocks begin."""
+    sizes = np.diff(forest.child_starts_) + np.diff(forest.label_starts_)
+    counts = -(-sizes // LANES)
+    starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    blocks: list[NodeBlock] = []
+    for node, (size, count) in enumerate(zip(sizes.tolist(), counts.tolist(), strict=True)):
+        cuts = np.linspace(0, size, count + 1).astype(int).tolist()
+        blocks += [NodeBlock(len(blocks) + at, node, cuts[at], cuts[at + 1]) for at in range(count)]
+    return blocks, starts
+
+
+class Level(NamedTuple):
+    """What the training of one level needs.
+
+    Node v of the level, counted from its first, is trained on rows ``rows[row_starts[v]:row_starts[v + 1]]``. Column c
+    of the members has rows ``member_rows[member_starts[c]:member_starts[c + 1]]``; first come the nodes of the level
+    below, then all labels.
+    """
+
+    row_starts: Int64
+    rows: Int32
+    member_starts: Int64
+    member_rows: Int32
+    costs: Costs
+
+
+@dataclass
+class NodeTrainer:
+    """Trains blocks of members of nodes.
+
+    Parameters
+    ----------
+    settings : Settings
+    X, Y : csr_array
+    scales : ndarray of float64, shape (n,)
+    forest : LabelForest
+    weighting : Weighting
+        Gives labels their costs by their counts, and nodes theirs by the rows that have any label under them.
+    precision : NodePrecision
+    threads : int
+    """
+
+    settings: Settings
+    X: sp.csr_array
+    Y: sp.csr_array
+    scales: npt.NDArray[np.float64]
+    forest: LabelForest
+    weighting: Weighting
+    precision: NodePrecision
+    threads: int
+    _spare: SimpleQueue[_Scratch] = field(init=False, default_factory=SimpleQueue)
+
+    def __post_init__(self) -> None:
+        X = self.X
+        occurrences = np.zeros(X.shape[1], np.int64)
+        count_features(X.indices, occurrences)
+        self._by_frequency = np.argsort(-occurrences, kind="stable").astype(np.int32)
+        renumbered = np.empty(X.shape[1], np.int32)
+        renumbered[self._by_frequency] = np.arange(X.shape[1], dtype=np.int32)
+        self._indptr = X.indptr.astype(np.int64, copy=False)
+        self._indices = renumbered[X.indices]
+        self._squares = (row_squares(X) * self.scales * self.scales + self.settings.bias**2).astype(np.float32)
+        self._labels_by_column = self.Y.tocsc()
+        self._level_starts = self.forest.level_starts
+
+    def level(self, depth: int, candidates: sp.csr_array | None) -> Level:
+        """Make ready to train level `depth`: on the rows with labels there, and on those that `candidates` send there.
+
+        `candidates` is a 0/1 matrix, rows by nodes of the level; None for the rows with labels alone. Without it, rows
+        with none of a node's labels take no time there.
+        """
+        forest = self.forest
+        first, last = self._level_starts[depth : depth + 2]
+        reach = self._rows_under(int(first), int(last))
+        if candidates is not None:
+            reach = reach + candidates
+        by_node = reach.tocsc()
+        by_node.sort_indices()
+        Y = self._labels_by_column
+        counts = np.diff(Y.indptr)
+        starts, rows = Y.indptr.astype(np.int64), Y.indices
+        if last < forest.n_nodes:
+            below = self._rows_under(int(last), int(self._level_starts[depth + 2])).tocsc()
+            starts = np.concatenate([below.indptr[:-1].astype(np.int64), starts + below.nnz])
+            rows = np.concatenate([below.indices, rows])
+            node_costs = self.weighting.costs(np.diff(below.indptr), self.X.shape[0])
+            label_costs = self.weighting.costs(counts, self.X.shape[0])
+            costs = Costs(
+                np.concatenate([node_costs.positive, label_costs.positive]),
+                np.concatenate([node_costs.negative, label_costs.negative]),
+            )
+        else:
+            costs = self.weighting.costs(counts, self.X.shape[0])
+        return Level(by_node.indptr.astype(np.int64), by_node.indices, starts, rows, costs)
+
+    def _rows_under(self, first: int, last: int) -> sp.csr_array:
+        reach = sp.csr_array(self.Y @ self.forest.members(self.Y.shape[1], first, last))
+        reach.data[:] = 1
+        return reach
+
+    def train(self, depth: int, level: Level, blocks: list[NodeBlock], threads: int) -> Generator[EncodedBlock]:
+        """Train blocks of one level and give them in their order."""
+        try:
+            yield from run_blocks(
+                lambda block, stop: self.solve(depth, level, block, stop),
+                blocks,
+                threads=threads,
+                description=f"training level {depth + 1} of {len(self._level_starts) - 1}",
+                unit="members",
+                size=lambda block: block.last - block.first,
+            )
+        finally:
+            self.release()
+
+    def release(self) -> None:
+        """Give the working memory of the nodes back."""
+        self._spare = SimpleQueue()
+
+    def solve(self, depth: int, level: Level, block: NodeBlock, stop: StopFlag) -> EncodedBlock:
+        """Train one block on the rows of its node."""
+        try:
+            scratch = self._spare.get_nowait()
+        except Empty:
+            scratch = _Scratch(*self.X.shape)
+        settings = self.settings
+        members, columns = self._members(depth, block)
+        at = block.node - self._level_starts[depth]
+        chosen = level.rows[level.row_starts[at] : level.row_starts[at + 1]]
+        rows, features = scratch.gather(self._indptr, self._indices, self.X.data, self.scales, self._squares, chosen)
+        rows = rows._replace(bias=np.float32(settings.bias))
+        positives = scratch.positives(level.member_starts, level.member_rows, columns, chosen)
+        counts = level.member_starts[columns + 1] - level.member_starts[columns]
+        memory = scratch.memory(len(chosen), len(features))
+        memory.weights[:] = 0
+        memory.bias_weights[:] = bias_start(settings, counts, len(chosen))
+        cost = lane_costs(settings, level.costs.take(columns))
+        problem = make_problem(settings, rows, positives, cost)
+        solve_block(rows, problem, memory, random_state(settings, block.number), stop)
+        solved = EncodedBlock.encoded(
+            memory.weights, memory.bias_weights, self._by_frequency[features], members, settings.prune_below,
+            self.precision, self.X.shape[1],
+        )  # fmt: skip
+        self._spare.put(scratch)
+        return solved
+
+    def _members(self, depth: int, block: NodeBlock) -> tuple[Int32, Int64]:
+        """Members of a block as the weights name them, and their columns in the level."""
+        forest, next_first = self.forest, self._level_starts[depth + 1]
+        below = np.array(forest.nodes_under(block.node), np.int64)
+        labels = forest.labels_under(block.node)
+        n_below = 0 if next_first == forest.n_nodes else self._level_starts[depth + 2] - next_first
+        members = np.concatenate([-2 - below, labels]).astype(np.int32)
+        columns = np.concatenate([below - next_first, n_below + labels.astype(np.int64)])
+        return members[block.first : block.last], columns[block.first : block.last]
+
+    def fingerprint(self, *more: object) -> bytes:
+        """Digest of everything that the trained blocks depend on."""
+        parts = (__version__, self.settings, self.precision, self.X.shape, self.forest.n_trees_, more)
+        digest = hashlib.blake2b(repr(parts).encode(), digest_size=32)
+        costs = self.weighting.costs(np.diff(self._labels_by_column.indptr), self.X.shape[0])
+        for array in (
+            *(self.X.indptr, self.X.indices, self.X.data, self.Y.indptr, self.Y.indices, self.scales),
+            *(costs.positive, costs.negative),
+            *(self.forest.child_starts_, self.forest.label_starts_, self.forest.labels_),
+        ):
+            digest.update(f"{array.dtype} {len(array)} ".encode())
+            digest.update(np.ascontiguousarray(array).data)
+        return digest.digest()
+
+
+class _Scratch:
+    """Working memory of one thread, which grows with the largest node it has met."""
+
+    def __init__(self, n_rows: int, n_features: int) -> None:
+        self._place = np.full(n_features, -1, np.int32)
+        self._local = np.empty(n_rows, np.int32)
+        self._features = np.empty(n_features, np.int32)
+        self._indices, self._values = np.empty(0, np.int32), np.empty(0, np.float32)
+        self._memory = Memory.allocate(0, 0)
+
+    def gather(
+        self,
+        indptr: Int64,
+        indices: Int32,
+        values: npt.NDArray[np.float32],
+        scales: npt.NDArray[np.float64],
+        squares: npt.NDArray[np.float32],
+        chosen: Int32,
+    ) -> tuple[Rows, Int32]:
+        """Rows of a node, without bias, and their features."""
+        size = size_of_rows(indptr, chosen)
+        if size > len(self._indices):
+            self._indices, self._values = np.empty(size, np.int32), np.empty(size, np.float32)
+        starts = np.empty(len(chosen) + 1, np.int64)
+        found = gather_rows(
+            indptr, indices, values, scales, chosen, self._place, self._features, starts, self._indices, self._values
+        )
+        ones = np.ones(len(chosen))
+        rows = Rows(starts, self._indices[:size], self._values[:size], ones, squares[chosen], np.float32(0))
+        return rows, self._features[:found]
+
+    def positives(self, starts: Int64, rows: Int32, columns: Int64, chosen: Int32) -> tuple[Int64, Int64, Int32]:
+        """Rows of the node with any of the members, where the lanes of each begin, and the lanes."""
+        size = int((starts[columns + 1] - starts[columns]).sum())
+        rows_out, offsets = np.empty(len(chosen), np.int64), np.empty(len(chosen) + 1, np.int64)
+        lanes = np.empty(size, np.int32)
+        found = gather_positives(starts, rows, columns, chosen, self._local, rows_out, offsets, lanes)
+        return rows_out[:found], offsets[: found + 1], lanes
+
+    def memory(self, n_rows: int, n_features: int) -> Memory:
+        """Memory for the solver."""
+        held_rows, held_features = len(self._memory.slot_of_row), len(self._memory.weights)
+        if n_rows > held_rows or n_features > held_features:
+            self._memory = Memory.allocate(max(n_rows, held_rows), max(n_features, held_features))
+        whole = self._memory
+        return whole._replace(weights=whole.weights[:n_features], slot_of_row=whole.slot_of_row[:n_rows])

@@ -1,0 +1,184 @@
+"""Search of fitted trees for many rows: chunks of rows in threads, results in one ranking."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from longtail.engine.best_first import best_first_search
+from longtail.engine.lanes import LANES
+from longtail.engine.pool import StopFlag, run_blocks, thread_count
+from longtail.engine.topk import TopK
+from longtail.engine.tree_search import Rows, Shape, beam_search, merge_found
+from longtail.learners.trees.chunk_weights import ChunkWeights
+from longtail.learners.trees.forest import LabelForest
+
+Flags = npt.NDArray[np.bool_]
+
+_ROWS_AT_ONCE = 1024
+_FOUND_AT_ONCE = 1 << 22
+_NO_FLAGS = np.empty(0, np.bool_)
+
+
+@dataclass(frozen=True)
+class TreeSearch:
+    """Finds the best labels of rows, or the best nodes of a level.
+
+    Parameters
+    ----------
+    forest : LabelForest
+    weights : ChunkWeights
+    loss : int
+        Code of the loss.
+    discount : float
+        What a node's score counts for what is under it.
+    bias : float
+        Value of the bias feature.
+    n_labels : int
+    """
+
+    forest: LabelForest
+    weights: ChunkWeights
+    loss: int
+    discount: float
+    bias: float
+    n_labels: int
+
+    @property
+    def shape(self) -> Shape:
+        """Shape of the trees for the kernels."""
+        return Shape(self.forest.n_trees_, self.forest.level_starts, self.weights.block_starts_)
+
+    def labels(
+        self,
+        X: sp.csr_array,
+        scales: npt.NDArray[np.float64],
+        k: int,
+        beam: int,
+        allowed: Flags | None,
+        threads: int | None,
+    ) -> TopK:
+        """Rank the k best labels that a beam of so many nodes a tree and level reaches."""
+        n, n_trees = X.shape[0], self.shape.n_trees
+        top = TopK(np.full((n, k), -1, np.int32), np.full((n, k), -np.inf, np.float32))
+        most = self._most_found(beam) if self.forest.overlaps else 0
+        at_once = _ROWS_AT_ONCE if most == 0 else max(1, min(_ROWS_AT_ONCE, _FOUND_AT_ONCE // (most * n_trees)))
+        rows, depth = self._rows(X, scales), self.forest.n_levels
+        permitted, open_nodes = self._restrictions(allowed)
+        chunks = self.weights.chunks
+
+        def search(first: int, last: int) -> None:
+            count = (last - first) * n_trees if most else 0
+            found = np.empty((count, most), np.int32), np.empty((count, most), np.float32), np.zeros(count, np.int64)
+            lists = (last - first) * n_trees
+            beam_search(
+                rows, first, last, self.shape, chunks, self.loss, np.float32(self.discount), depth, open_nodes,
+                permitted, np.empty((lists, beam), np.int32), np.empty((lists, beam), np.float32),
+                top.labels[first:last], top.scores[first:last], *found,
+            )  # fmt: skip
+            if most:
+                merge_found(n_trees, *found, self.n_labels, top.labels[first:last], top.scores[first:last])
+
+        _in_chunks(search, n, at_once, threads)
+        return top
+
+    def nodes(
+        self, X: sp.csr_array, scales: npt.NDArray[np.float64], depth: int, beam: int, threads: int | None
+    ) -> npt.NDArray[np.int32]:
+        """Find the best nodes of level `depth` of each row and tree, -1 where there are fewer than `beam`."""
+        n, n_trees = X.shape[0], self.shape.n_trees
+        nodes, scores = np.empty((n * n_trees, beam), np.int32), np.empty((n * n_trees, beam), np.float32)
+        rows, chunks = self._rows(X, scales), self.weights.chunks
+        none = np.empty((0, 0), np.int32), np.empty((0, 0), np.float32), np.empty(0, np.int64)
+
+        def search(first: int, last: int) -> None:
+            part = slice(first * n_trees, last * n_trees)
+            labels = np.full((last - first, 1), -1, np.int32)
+            label_scores = np.full((last - first, 1), -np.inf, np.float32)
+            beam_search(
+                rows, first, last, self.shape, chunks, self.loss, np.float32(self.discount), depth, _NO_FLAGS,
+                _NO_FLAGS, nodes[part], scores[part], labels, label_scores, *none,
+            )  # fmt: skip
+
+        _in_chunks(search, n, _ROWS_AT_ONCE, threads)
+        return nodes.reshape(n, n_trees * beam)
+
+    def best_first(
+        self,
+        X: sp.csr_array,
+        scales: npt.NDArray[np.float64],
+        k: int,
+        label_weights: npt.NDArray[np.float64] | None,
+        allowed: Flags | None,
+        threads: int | None,
+    ) -> tuple[TopK, npt.NDArray[np.int64]]:
+        """Rank the exactly best k labels, by score or by weight times score; also tells how many nodes that opened."""
+        n = X.shape[0]
+        top = TopK(np.full((n, k), -1, np.int32), np.full((n, k), -np.inf, np.float32))
+        visits = np.zeros(n, np.int64)
+        rows, chunks = self._rows(X, scales), self.weights.chunks
+        permitted, _ = self._restrictions(allowed)
+        with np.errstate(divide="ignore"):
+            log_weights = np.zeros(self.n_labels) if label_weights is None else np.log(label_weights)
+        usable = np.where(True if allowed is None else allowed, log_weights, -np.inf)
+        most_weight = self._largest_under(usable).astype(np.float32)
+        reach = np.float32(self.discount) ** self.forest.heights.astype(np.float32)
+        of_labels = np.empty(0, np.float32) if label_weights is None else log_weights.astype(np.float32)
+
+        def search(first: int, last: int) -> None:
+            best_first_search(
+                rows, first, last, self.shape, chunks, self.loss, np.float32(self.discount), reach, most_weight,
+                of_labels, permitted, visits[first:last], top.labels[first:last], top.scores[first:last],
+            )  # fmt: skip
+
+        _in_chunks(search, n, _ROWS_AT_ONCE, threads)
+        return top, visits
+
+    def _rows(self, X: sp.csr_array, scales: npt.NDArray[np.float64]) -> Rows:
+        return Rows(X.indptr.astype(np.int64, copy=False), X.indices, X.data, scales, np.float32(self.bias))
+
+    def _restrictions(self, allowed: Flags | None) -> tuple[Flags, Flags]:
+        """Labels that may be ranked, and nodes that have any of them under them; empty if there is no restriction."""
+        if allowed is None:
+            return _NO_FLAGS, _NO_FLAGS
+        return allowed, self._largest_under(np.where(allowed, 0.0, -np.inf)) == 0
+
+    def _largest_under(self, of_labels: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """Largest of some numbers of labels under each node, -inf where there are no labels."""
+        forest = self.forest
+        largest = np.full(forest.n_nodes, -np.inf)
+        np.maximum.at(largest, forest.holders, of_labels[forest.labels_])
+        parents = forest.parents
+        for first, last in reversed(list(zip(forest.level_starts[1:], forest.level_starts[2:], strict=False))):
+            np.maximum.at(largest, parents[first:last], largest[first:last])
+        return largest
+
+    def _most_found(self, beam: int) -> int:
+        """Most labels that one row can meet in one tree."""
+        forest, total = self.forest, 0
+        blocks = np.diff(self.weights.block_starts_) * LANES
+        for first, last in zip(forest.level_starts[:-1], forest.level_starts[1:], strict=True):
+            largest = np.sort(blocks[first:last])[::-1]
+            total += int(largest[: 1 if first == 0 else beam].sum())
+        return total
+
+
+def _in_chunks(search: Callable[[int, int], None], n: int, at_once: int, threads: int | None) -> None:
+    """Call ``search(first, last)`` for all rows, a few at a time."""
+    if n == 0:
+        return
+    at_once = min(at_once, max(64, -(-n // thread_count(threads))))
+    tasks = range(0, n, at_once)
+
+    def task(first: int, stop: StopFlag) -> None:
+        search(first, min(first + at_once, n))
+
+    if len(tasks) == 1:
+        task(0, np.zeros(1, np.uint8))
+        return
+    for _ in run_blocks(task, tasks, threads=threads, description="searching the tree", unit="chunks"):
+        pass

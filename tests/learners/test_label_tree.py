@@ -1,0 +1,261 @@
+"""The label tree: what every learner owes, and its own parts against plain numpy."""
+
+from typing import ClassVar
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from longtail import LabelTree, Model, load, resumable
+from longtail.engine.spool import BlockSpool
+from longtail.errors import InputError, ParameterError
+from tests.learners.contract import MatrixContract, assert_same, small_data
+
+
+class TestLabelTree(MatrixContract):
+    other_params: ClassVar = {"leaf_size": 3, "discount": 0.5, "loss": "logistic", "precision": "float16"}
+
+    def make(self, **params):
+        return LabelTree(**{"leaf_size": 4, "arity": 3, "precision": "float32", "prune_below": 0.0} | params)
+
+
+class TestEnsemble(MatrixContract):
+    other_params: ClassVar = {"trees": 3}
+
+    def make(self, **params):
+        defaults = {"trees": 2, "leaf_size": 4, "arity": 2, "negatives": 0, "discount": 1.0, "precision": "float32"}
+        return LabelTree(**defaults | params)
+
+
+class TestUnbalanced(MatrixContract):
+    other_params: ClassVar = {"max_depth": 1}
+
+    def make(self, **params):
+        defaults = {"leaf_size": 3, "arity": 3, "balanced": False, "max_depth": 3, "precision": "float32"}
+        return LabelTree(**defaults | {"overlap": 0.3} | params)
+
+
+class TestBestFirst(MatrixContract):
+    other_params: ClassVar = {"loss": "squared-hinge"}
+
+    def make(self, **params):
+        defaults = {"leaf_size": 2, "arity": 2, "search": "best-first", "loss": "logistic", "precision": "float32"}
+        return LabelTree(**defaults | params)
+
+
+def path_scores(learner, X):
+    """Scores of all labels by plain numpy, every path walked; the best path of a tree counts, then the mean."""
+    forest, chunks = learner.forest_, learner.weights_.chunks
+    dense = np.zeros((learner.weights_.n_blocks * 64, learner.n_features_in_))
+    for block, encoded in enumerate(learner.weights_.blocks()):
+        entry = row = 0
+        for key, kept in zip(encoded.keys, encoded.kept, strict=True):
+            if kept > 20:
+                dense[block * 64 : (block + 1) * 64, key] = encoded.dense.reshape(-1, 64)[row]
+                row += 1
+            else:
+                lanes = encoded.lanes[entry : entry + kept].astype(int)
+                dense[block * 64 + lanes, key] = encoded.values[entry : entry + kept]
+                entry += kept
+    lengths = np.sqrt(np.asarray(X.multiply(X).sum(axis=1))).ravel()
+    rows = X.toarray() / np.where(lengths > 0, lengths, 1)[:, None]
+    z = rows @ dense.T + learner.bias * chunks.bias
+    values = -np.logaddexp(0, -z) if learner.loss == "logistic" else -(np.maximum(0, 1 - z) ** 2)
+    scores = np.zeros((X.shape[0], learner.n_labels_, forest.n_trees_))
+    starts = learner.weights_.block_starts_
+
+    def walk(node, above, tree):
+        for lane in range(starts[node] * 64, starts[node + 1] * 64):
+            member = chunks.members[lane]
+            here = values[:, lane] + learner.discount * above
+            if member >= 0:
+                scores[:, member, tree] = np.maximum(scores[:, member, tree], np.exp(here))
+            elif member < -1:
+                walk(-2 - member, here, tree)
+
+    for tree in range(forest.n_trees_):
+        walk(tree, np.zeros(X.shape[0]), tree)
+    return scores.mean(axis=2)
+
+
+VARIANTS = {
+    "one level": {"leaf_size": 4, "arity": 8},
+    "binary": {"leaf_size": 2, "arity": 2, "discount": 1.0},
+    "logistic": {"leaf_size": 3, "arity": 2, "loss": "logistic", "discount": 0.98},
+    "unbalanced, overlapping": {"leaf_size": 2, "arity": 3, "balanced": False, "overlap": 0.5},
+    "three trees": {"leaf_size": 4, "arity": 2, "trees": 3, "negatives": 0},
+    "one leaf": {"leaf_size": 100},
+}
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_wide_beam_and_the_exact_search_agree_with_numpy(variant):
+    X, Y = small_data(n_rows=120, n_features=50, n_labels=90, seed=3)
+    learner = LabelTree(**{"precision": "float32", "beam": 100} | VARIANTS[variant]).fit(X, Y)
+    wanted = path_scores(learner, X)
+    top = learner.predict_topk(X, 90)
+    rows, places = np.nonzero(top.labels >= 0)
+    np.testing.assert_allclose(top.scores[rows, places], wanted[rows, top.labels[rows, places]], rtol=2e-4, atol=1e-6)
+    assert (np.count_nonzero(top.labels >= 0, axis=1) == np.count_nonzero(learner.label_counts_)).all()
+    if learner.trees == 1:
+        exact = learner.set_params(search="best-first").predict_topk(X, 7)
+        np.testing.assert_allclose(exact.scores, top.scores[:, :7], rtol=1e-5)
+        weights = np.random.default_rng(0).uniform(0, 30, 90)
+        weighted = learner.predict_weighted_topk(X, weights, k=5)
+        best = np.sort(wanted * weights, axis=1)[:, ::-1][:, :5]
+        np.testing.assert_allclose(weighted.scores, best, rtol=5e-4, atol=1e-6)
+
+
+def test_exact_search_opens_few_nodes():
+    X, Y = small_data(n_rows=200, n_features=80, n_labels=120, seed=1)
+    learner = LabelTree(leaf_size=2, arity=2, discount=1.0, search="best-first").fit(X, Y)
+    _, visits = learner._search.best_first(X, learner._scales(X), 1, None, None, 1)
+    assert visits.mean() < learner.forest_.n_nodes / 2
+
+
+def test_shallow_leaves_are_not_lost():
+    """In a tree with leaves of different depths, a label right under the root is found by the narrowest beam."""
+    X = sp.csr_array(np.eye(6, dtype=np.float32))
+    pairs = [(0, "top"), ("deep", "top"), (1, "deep"), (2, "deep"), ("deeper", "deep"), (3, "deeper"), (4, "deeper")]
+    learner = LabelTree(tree=[*pairs, (5, "deeper")], beam=1, negatives=0, precision="float32").fit(X, X)
+    assert learner.forest_.n_levels > 2
+    np.testing.assert_array_equal(learner.predict_topk(X, 1).labels[:, 0], np.arange(6))
+
+
+def test_rows_without_a_nodes_labels_take_no_part_in_it():
+    X, Y = small_data(n_rows=100, n_features=40, n_labels=30)
+    trainer = LabelTree(negatives=0, leaf_size=4, arity=3)._trainer(X, Y)
+    for depth in range(trainer.forest.n_levels):
+        first, last = trainer.forest.level_starts[depth : depth + 2]
+        level = trainer.level(depth, None)
+        under = Y @ trainer.forest.members(30, first, last)
+        for node in range(last - first):
+            rows = level.rows[level.row_starts[node] : level.row_starts[node + 1]]
+            np.testing.assert_array_equal(rows, np.flatnonzero(under[:, [node]].toarray()))
+
+
+def test_leaf_weights_without_negatives_are_those_of_one_vs_rest_on_the_rows_of_the_leaf():
+    from longtail import OneVsRest
+
+    X, Y = small_data(n_rows=150, n_features=40, n_labels=40, seed=2)
+    common = {"prune_below": 0.0, "precision": "float32", "tolerance": 1e-4, "max_passes": 300}
+    learner = LabelTree(negatives=0, leaf_size=8, arity=8, **common).fit(X, Y)
+    forest = learner.forest_
+    leaf = forest.n_nodes - 1
+    labels = forest.labels_under(leaf)
+    rows = np.flatnonzero(Y[:, labels].sum(axis=1))
+    alone = OneVsRest(**common).fit(X[rows], Y[rows][:, labels])
+    search = learner._search
+    from longtail.learners.trees.explaining import _linear
+
+    for at, label in enumerate(labels):
+        for row in (0, 50):
+            bias, effects = _linear(search, X[[row]], learner._scales(X[[row]])[0], leaf, int(label))
+            z = alone.predict_topk(X[[row]], len(labels))
+            score = z.scores[0][z.labels[0] == at][0]
+            assert bias + effects.sum() == pytest.approx(score, abs=5e-3)
+
+
+def test_costs_of_nodes_come_from_their_counts():
+    from longtail.weighting import PW
+
+    X, Y = small_data(n_rows=100, n_features=40, n_labels=30)
+    trainer = LabelTree(weighting=PW(), leaf_size=4, arity=8)._trainer(X, Y)
+    level = trainer.level(0, None)
+    n_below = trainer.forest.n_nodes - 1
+    under = Y @ trainer.forest.members(30, 1, trainer.forest.n_nodes)
+    counts = np.diff(under.tocsc().indptr)
+    np.testing.assert_allclose(level.costs.positive[:n_below], PW().costs(counts, 100).positive)
+    label_counts = np.bincount(Y.indices, minlength=30)
+    np.testing.assert_allclose(level.costs.positive[n_below:], PW().costs(label_counts, 100).positive)
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16", "float16", "int8"])
+def test_precisions_survive_saving(precision, tmp_path):
+    X, Y = small_data()
+    learner = LabelTree(leaf_size=4, arity=4, precision=precision).fit(X, Y)
+    exact = LabelTree(leaf_size=4, arity=4, precision="float32").fit(X, Y)
+    Model(learner).save(tmp_path / "model")
+    loaded = load(tmp_path / "model").learner
+    assert_same(loaded.predict_topk(X, 5), learner.predict_topk(X, 5))
+    assert learner.weights_.precision == precision
+    np.testing.assert_allclose(loaded.predict_topk(X, 1).scores, exact.predict_topk(X, 1).scores, atol=0.05)
+
+
+def test_training_goes_on_from_finished_nodes(tmp_path, monkeypatch):
+    X, Y = small_data(n_rows=150, n_features=60, n_labels=200, seed=1)
+    expected = LabelTree(leaf_size=8, arity=5).fit(X, Y).predict_topk(X, 5)
+    append, left = BlockSpool.append, [7]
+
+    def stops(self, arrays):
+        if left[0] == 0:
+            raise KeyboardInterrupt
+        left[0] -= 1
+        append(self, arrays)
+
+    monkeypatch.setattr(BlockSpool, "append", stops)
+    with pytest.raises(KeyboardInterrupt), resumable(tmp_path / "unfinished"):
+        LabelTree(leaf_size=8, arity=5).fit(X, Y)
+    counted = []
+    monkeypatch.setattr(BlockSpool, "append", lambda self, arrays: (counted.append(1), append(self, arrays)))
+    with resumable(tmp_path / "unfinished"):
+        learner = LabelTree(leaf_size=8, arity=5).fit(X, Y)
+    assert len(counted) == learner.weights_.n_blocks - 7
+    assert_same(learner.predict_topk(X, 5), expected)
+    assert not (tmp_path / "unfinished").exists()
+
+
+def test_new_labels_join_a_leaf_and_leave_the_others_as_they_are():
+    X, Y = small_data(n_rows=200, n_features=80, n_labels=60, seed=4)
+    old, new = Y[:, :50], Y[:, 50:]
+    learner = LabelTree(leaf_size=8, arity=4, precision="float32").fit(X, old)
+    before = learner.predict_topk(X, 50)
+    learner.add_labels(X, new)
+    assert learner.n_labels_ == 60
+    after = learner.predict_topk(X, 50, only=range(50))
+    assert_same(after, before)
+    found = learner.predict_topk(X, 8).indicator(60)
+    seen = np.flatnonzero(new.sum(axis=0)) + 50
+    hits = found[:, seen].multiply(Y[:, seen]).sum() / Y[:, seen].sum()
+    assert hits > 0.5
+    assert set(seen) <= set(learner.forest_.labels_)
+    learner.add_labels(X, new[:, :2])
+    assert learner.n_labels_ == 62
+
+
+def test_a_tree_of_ones_own():
+    X, Y = small_data(n_labels=6, n_rows=60)
+    learner = LabelTree(tree=[(0, "a"), (1, "a"), (2, "b"), (3, "b"), ("a", "all"), ("b", "all")]).fit(X, Y)
+    groups = [set(learner.forest_.labels_under(node).tolist()) for node in range(learner.forest_.n_nodes)]
+    assert {0, 1} in groups
+    assert {2, 3} in groups
+    assert 4 in learner.forest_.labels_
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("trees", 0), ("trees", 1.5), ("leaf_size", 0), ("arity", 1), ("beam", 0), ("beam", True), ("negatives", -1),
+        ("discount", 0), ("discount", 1.5), ("discount", "x"), ("overlap", -0.1), ("overlap", 2), ("precision", "int4"),
+        ("search", "greedy"), ("loss", "hinge"), ("regularisation", 0), ("bias", -1), ("prune_below", -1),
+        ("tolerance", 0), ("max_passes", 0), ("max_depth", 0), ("dimensions", 0), ("seed", -1), ("normalise", 1),
+        ("balanced", "yes"), ("memory_limit", "lots"), ("memory_limit", "1MB"), ("weighting", "heavy"), ("threads", 0),
+        ("bias_centre", "low"), ("representation", "words"), ("representation", np.ones((3, 2))), ("tree", [(0, 0)]),
+    ],
+)  # fmt: skip
+def test_wrong_parameters_are_refused(name, value):
+    X, Y = small_data()
+    with pytest.raises(ParameterError, match=name):
+        LabelTree(**{name: value}).fit(X, Y)
+
+
+def test_exact_search_is_for_one_tree():
+    X, Y = small_data()
+    with pytest.raises(ParameterError, match="more than one tree"):
+        LabelTree(trees=2, search="best-first").fit(X, Y)
+    learner = LabelTree(trees=2).fit(X, Y)
+    with pytest.raises(InputError, match="trees=1"):
+        learner.predict_weighted_topk(X, np.ones(Y.shape[1]))
+    for wrong in (np.ones(3), -np.ones(Y.shape[1]), np.full(Y.shape[1], np.nan)):
+        with pytest.raises(ParameterError, match="label_weights"):
+            learner.predict_weighted_topk(X, wrong)
