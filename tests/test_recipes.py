@@ -8,7 +8,10 @@ from longtail.weighting import PW, PWcb
 
 
 def test_names():
-    assert [known.name for known in recipes()] == ["popularity", "dismec", "pw-dismec", "pw-cb-dismec"]
+    assert [known.name for known in recipes()] == [
+        *("popularity", "dismec", "pw-dismec", "pw-cb-dismec"),
+        *("parabel", "pw-parabel", "bonsai", "pw-bonsai", "pw-cb-bonsai", "plt", "longtail-tree"),
+    ]
     for known in recipes():
         assert known.summary.endswith(".")
         assert known.build(None) is not known.build(None)
@@ -19,6 +22,21 @@ def test_published_constants(name):
     learner = recipe(name)
     assert (learner.loss, learner.regularisation, learner.prune_below) == ("squared-hinge", 1.0, 0.01)
     assert find(name).paper
+
+
+def test_published_constants_of_trees():
+    parabel, bonsai, plt = (recipe(name) for name in ("parabel", "bonsai", "plt"))
+    assert (parabel.trees, parabel.arity, parabel.leaf_size, parabel.prune_below) == (3, 2, 100, 0.1)
+    assert (parabel.beam, parabel.discount, parabel.balanced, parabel.negatives) == (10, 1.0, True, 0)
+    assert (bonsai.trees, bonsai.arity, bonsai.leaf_size, bonsai.prune_below) == (3, 100, 100, 0.01)
+    assert (bonsai.discount, bonsai.balanced, bonsai.max_depth) == (0.98, False, 2)
+    assert (plt.loss, plt.regularisation, plt.search, plt.prune_below) == ("logistic", 10.0, "best-first", 0.1)
+    for name, kind in (("pw-parabel", PW), ("pw-bonsai", PW), ("pw-cb-bonsai", PWcb)):
+        weighted = recipe(name, propensity="Amazon-670K")
+        assert isinstance(weighted.weighting, kind)
+        assert weighted.weighting.propensity.b == 2.6
+        plain = recipe(name.replace("pw-cb-", "").replace("pw-", ""))
+        assert {**weighted.get_params(deep=False), "weighting": None} == plain.get_params(deep=False)
 
 
 def test_weightings():

@@ -197,8 +197,9 @@ def _plt(propensity: Propensity | str | None) -> Learner:
 
 def _longtail_tree(propensity: Propensity | str | None) -> Learner:
     from longtail.learners import LabelTree
+    from longtail.weighting import PowerFrequency
 
-    return LabelTree()
+    return LabelTree(regularisation=0.5, weighting=PowerFrequency(beta=0.1, factor=1.5))
 
 
 _RECIPES = (

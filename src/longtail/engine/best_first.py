@@ -112,6 +112,7 @@ def best_first_search(
     for row in range(first, last):
         longest = max(longest, rows.indptr[row + 1] - rows.indptr[row])
     places, factors = np.empty(longest + 1, np.int32), np.empty(longest + 1, np.float32)
+    steps = np.empty(longest + 1, np.int64)
     sums = np.empty(LANES, np.float32)
     n_nodes = shape.block_starts.shape[0] - 1
     heap_bounds, heap_nodes = np.empty(n_nodes, np.float32), np.empty(n_nodes, np.int32)
@@ -131,7 +132,7 @@ def best_first_search(
             for block in range(shape.block_starts[node], shape.block_starts[node + 1]):
                 score_block(
                     chunks, block, rows.indices, rows.values, rows.indptr[first + row], rows.indptr[first + row + 1],
-                    rows.scales[first + row], rows.bias, places, factors, sums,
+                    rows.scales[first + row], rows.bias, steps, places, factors, sums,
                 )  # fmt: skip
                 add_values(sums, loss, np.float32(discount * above))
                 for lane in range(LANES):

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from longtail.engine.jit import kernel
+from longtail.engine.jit import kernel, kernel_with
 from longtail.engine.lanes import LANES, fetch, lane_dot, widen
 
 Float32 = npt.NDArray[np.float32]
@@ -24,7 +24,10 @@ Int64 = npt.NDArray[np.int64]
 DENSE_FROM = 20
 """Pairs with more weights than this stand in dense rows: at 32 both take the same space, at 8 the same time."""
 PAIRS_A_BUCKET = 4
-_AHEAD = 4  # how many features ahead of its use a bucket is fetched from memory
+
+
+# Functions that are called for every feature or row are written into their callers (inline): to pass them all arrays of
+# `Chunks` would take longer than their work, since numba counts references to each.
 
 
 class Chunks(NamedTuple):
@@ -63,6 +66,16 @@ def bucket_of(feature: Any, bits: Any) -> Any:
 def bucket_bits(pairs: int) -> int:
     """Bits for about `PAIRS_A_BUCKET` pairs in a bucket."""
     return max(0, (max(pairs, 1) // PAIRS_A_BUCKET).bit_length() - 1)
+
+
+@kernel_with(fastmath={"reassoc", "nsz"})
+def lane_sizes(weights: Float32) -> Any:
+    """Size of the largest weight of each lane, at least 1e-30."""
+    sizes = np.full(LANES, 1e-30, np.float32)
+    for row in range(weights.shape[0]):
+        for lane in range(LANES):
+            sizes[lane] = max(sizes[lane], abs(weights[row, lane]))
+    return sizes
 
 
 @kernel
@@ -141,7 +154,12 @@ def find_pair(chunks: Chunks, block: int, feature: Any) -> Any:
         How many weights it has, and where they begin among the entries, or in the dense rows if they are more than
         `DENSE_FROM`; (0, 0) if it has none.
     """
-    line = chunks.bucket_starts[block] + bucket_of(feature, chunks.bits[block])
+    return _find_in_bucket(chunks, block, chunks.bucket_starts[block] + bucket_of(feature, chunks.bits[block]), feature)
+
+
+@kernel_with(inline="always")
+def _find_in_bucket(chunks: Chunks, block: int, line: int, feature: Any) -> Any:
+    """Look a feature up in its bucket."""
     pair = chunks.pair_starts[block] + chunks.buckets[line, 0]
     end = chunks.pair_starts[block] + chunks.buckets[line + 1, 0]
     entry = chunks.entry_starts[block] + chunks.buckets[line, 1]
@@ -158,7 +176,7 @@ def find_pair(chunks: Chunks, block: int, feature: Any) -> Any:
     return np.int64(0), np.int64(0)
 
 
-@kernel
+@kernel_with(inline="always")
 def score_block(
     chunks: Chunks,
     block: int,
@@ -168,34 +186,111 @@ def score_block(
     end: int,
     scale: Any,
     bias: Any,
-    dense_places: Int32,
-    dense_values: Float32,
+    steps: Int64,
+    places: Int32,
+    factors: Float32,
     sums: Float32,
 ) -> None:
     """Set `sums`, of 64 lanes, to the scores of one row for the members of a block.
 
     The row is ``indices[start:end]`` and ``values[start:end]`` times `scale`; the bias feature has the value `bias`.
-    `dense_places` and `dense_values` are working memory for as many features as the row has.
+    `steps`, `places` and `factors` are working memory for as many features as the row has. All features take a step
+    before any takes the next, and ask for the memory that the next one reads: they wait together, not in turn.
     """
-    sums[:] = 0
+    n = end - start
+    for at in range(n):
+        steps[at] = chunks.bucket_starts[block] + bucket_of(indices[start + at], chunks.bits[block])
+        fetch(chunks.buckets, 3 * steps[at])
+    for at in range(n):
+        pair = chunks.pair_starts[block] + chunks.buckets[steps[at], 0]
+        fetch(chunks.keys, pair)
+        fetch(chunks.kept, pair)
     found = 0
     first = chunks.dense_starts[block]
-    bucket_start = chunks.bucket_starts[block]
-    bits = chunks.bits[block]
-    for at in range(start, end):
-        if at + _AHEAD < end:
-            fetch(chunks.buckets, 3 * (bucket_start + bucket_of(indices[at + _AHEAD], bits)))
-        count, place = find_pair(chunks, block, np.int64(indices[at]))
-        if count == 0:
-            continue
+    sparse = 0
+    for at in range(n):
+        count, place = _find_in_bucket(chunks, block, steps[at], np.int64(indices[start + at]))
         if count > DENSE_FROM:
-            dense_places[found] = place - first
-            dense_values[found] = values[at]
+            fetch(chunks.dense, place * LANES)
+            places[found] = place - first
+            factors[found] = values[start + at]
             found += 1
+        elif count > 0:
+            fetch(chunks.lanes, place)
+            fetch(chunks.values, place)
+            steps[sparse] = (place << 8) | count
+            sparse += 1
+            factors[n - sparse] = values[start + at]  # from the end, which the dense rows never reach
+    sums[:] = 0
+    lane_dot(places, factors, 0, found, chunks.dense, first, sums, 0)
+    for at in range(sparse):
+        place, count = steps[at] >> 8, steps[at] & 255
+        for entry in range(place, place + count):
+            sums[chunks.lanes[entry]] += factors[n - 1 - at] * widen(chunks.values[entry])
+    _finish(chunks, block, scale, bias, sums)
+
+
+@kernel
+def open_panel(chunks: Chunks, block: int, slots: Int32, panel: npt.NDArray[Any]) -> None:
+    """Write a block out as dense rows, one a pair, and the row of each feature into `slots`, which is -1 before.
+
+    Worth it where many rows are scored against a block: looking a feature up is then one read.
+    """
+    first = chunks.pair_starts[block]
+    pairs = chunks.pair_starts[block + 1] - first
+    entry, row = chunks.entry_starts[block], chunks.dense_starts[block]
+    keys, kept, lanes, values, dense = chunks.keys, chunks.kept, chunks.lanes, chunks.values, chunks.dense
+    panel[:pairs] = 0
+    for pair in range(pairs):
+        slots[keys[first + pair]] = pair
+        count = np.int64(kept[first + pair])
+        if count > DENSE_FROM:
+            for lane in range(LANES):
+                panel[pair, lane] = dense[row, lane]
+            row += 1
         else:
-            for entry in range(place, place + count):
-                sums[chunks.lanes[entry]] += values[at] * widen(chunks.values[entry])
-    lane_dot(dense_places, dense_values, 0, found, chunks.dense, first, sums, 0)
+            for at in range(entry, entry + count):
+                panel[pair, lanes[at]] = values[at]
+            entry += count
+
+
+@kernel
+def close_panel(chunks: Chunks, block: int, slots: Int32) -> None:
+    """Make `slots` -1 again."""
+    for pair in range(chunks.pair_starts[block], chunks.pair_starts[block + 1]):
+        slots[chunks.keys[pair]] = -1
+
+
+@kernel_with(inline="always")
+def score_panel(
+    chunks: Chunks,
+    block: int,
+    slots: Int32,
+    panel: npt.NDArray[Any],
+    indices: Int32,
+    values: Float32,
+    start: int,
+    end: int,
+    scale: Any,
+    bias: Any,
+    places: Int32,
+    factors: Float32,
+    sums: Float32,
+) -> None:
+    """Do what `score_block` does, with the block's open panel."""
+    sums[:] = 0
+    found = 0
+    for at in range(start, end):
+        slot = slots[indices[at]]
+        places[found] = slot
+        factors[found] = values[at]
+        found += np.int64(slot >= 0)
+    lane_dot(places, factors, 0, found, panel, 0, sums, 0)
+    _finish(chunks, block, scale, bias, sums)
+
+
+@kernel_with(inline="always")
+def _finish(chunks: Chunks, block: int, scale: Any, bias: Any, sums: Float32) -> None:
     for lane in range(LANES):
         at = block * LANES + lane
         sums[lane] = sums[lane] * (np.float32(scale) * chunks.scales[at]) + np.float32(bias) * chunks.bias[at]

@@ -13,6 +13,8 @@ Float32 = npt.NDArray[np.float32]
 Int32 = npt.NDArray[np.int32]
 Int64 = npt.NDArray[np.int64]
 
+_SCAN = 32  # to look at so many features takes as long as to sort one
+
 
 @kernel
 def size_of_rows(indptr: Int64, chosen: Int32) -> Any:
@@ -62,7 +64,14 @@ def gather_rows(
                 place[indices[at]] = 0
                 features[found] = indices[at]
                 found += 1
-    features[:found].sort()
+    if found < place.shape[0] // _SCAN:
+        features[:found].sort()
+    else:
+        found = 0
+        for feature in range(place.shape[0]):
+            if place[feature] >= 0:
+                features[found] = feature
+                found += 1
     for number in range(found):
         place[features[number]] = number
     out = 0

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from longtail.engine.chunks import Chunks, score_block
+from longtail.engine.chunks import Chunks, close_panel, open_panel, score_block, score_panel
 from longtail.engine.jit import kernel, kernel_with
 from longtail.engine.lanes import LANES
 from longtail.engine.topk_kernels import insert
@@ -24,6 +24,7 @@ Flags = npt.NDArray[np.bool_]
 
 SQUARED_HINGE, LOGISTIC = 0, 2
 """Codes of the losses, as in `longtail.engine.block_solver`."""
+_PANEL_COST = 0.5  # to write a feature of a block out costs as much as to look up so many features of rows
 
 
 class Rows(NamedTuple):
@@ -39,12 +40,15 @@ class Rows(NamedTuple):
 class Shape(NamedTuple):
     """Shape of the trees: roots are nodes 0 to n_trees - 1, nodes are numbered level by level.
 
-    Blocks ``block_starts[v]`` to ``block_starts[v + 1] - 1`` belong to node v.
+    Blocks ``block_starts[v]`` to ``block_starts[v + 1] - 1`` belong to node v. `most_pairs` is the most features that
+    any block has weights for.
     """
 
     n_trees: int
     level_starts: Int64
     block_starts: Int64
+    n_features: int
+    most_pairs: int
 
 
 @kernel_with(fastmath={"reassoc", "contract", "nsz"})
@@ -126,8 +130,12 @@ def beam_search(
     """
     n, n_trees, beam = last - first, shape.n_trees, beam_nodes.shape[1]
     places = np.empty(_longest_row(rows, first, last) + 1, np.int32)
-    factors = np.empty(places.shape[0], np.float32)
+    factors, steps = np.empty(places.shape[0], np.float32), np.empty(places.shape[0], np.int64)
     sums = np.empty(LANES, np.float32)
+    total = rows.indptr[last] - rows.indptr[first]
+    opens_panels = n > 1
+    slots = np.full(shape.n_features if opens_panels else 0, -1, np.int32)
+    panel = np.empty((shape.most_pairs if opens_panels else 0, LANES), chunks.dense.dtype)
     visits = n * n_trees
     most = n * n_trees * max(beam, 1)
     visit_nodes, visit_lists = np.empty(most, np.int32), np.empty(most, np.int32)
@@ -152,14 +160,25 @@ def beam_search(
             while end < visits and visit_nodes[order[end]] == node:
                 end += 1
             for block in range(shape.block_starts[node], shape.block_starts[node + 1]):
+                pairs = chunks.pair_starts[block + 1] - chunks.pair_starts[block]
+                in_panel = opens_panels and _PANEL_COST * pairs * n < (end - start) * total
+                if in_panel:
+                    open_panel(chunks, block, slots, panel)
                 for at in range(start, end):
                     visit = order[at]
                     one = visit_lists[visit]
                     row = one // n_trees
-                    score_block(
-                        chunks, block, rows.indices, rows.values, rows.indptr[first + row],
-                        rows.indptr[first + row + 1], rows.scales[first + row], rows.bias, places, factors, sums,
-                    )  # fmt: skip
+                    begin, finish = rows.indptr[first + row], rows.indptr[first + row + 1]
+                    if in_panel:
+                        score_panel(
+                            chunks, block, slots, panel, rows.indices, rows.values, begin, finish,
+                            rows.scales[first + row], rows.bias, places, factors, sums,
+                        )  # fmt: skip
+                    else:
+                        score_block(
+                            chunks, block, rows.indices, rows.values, begin, finish, rows.scales[first + row],
+                            rows.bias, steps, places, factors, sums,
+                        )  # fmt: skip
                     add_values(sums, loss, np.float32(discount * visit_scores[visit]))
                     worst = beam_scores[one, beam - 1]
                     floor = floors[row]
@@ -182,6 +201,8 @@ def beam_search(
                                 if labels[row, last_place] >= 0:
                                     floor = _floor(scores[row, last_place])
                     floors[row] = floor
+                if in_panel:
+                    close_panel(chunks, block, slots)
             start = end
         visits = 0
         if level + 1 < depth:

@@ -39,15 +39,17 @@ class LogFrequency(Weighting):
 
 
 class PowerFrequency(Weighting):
-    """A positive row costs n^-beta.
+    """A positive row costs factor * n^-beta.
 
-    Only proportions are published for this heuristic, so `rescale` is a natural choice with it: unscaled, no positive
-    row costs more than a negative one. A label never seen counts as seen once.
+    Only proportions are published for this heuristic, so `rescale` is a natural choice with it: without it or a
+    `factor`, no positive row costs more than a negative one. A label never seen counts as seen once.
 
     Parameters
     ----------
     beta : float
         How much rare labels are favoured, at least 0; 0 is no weighting.
+    factor : float
+        Cost of a label that one row has.
     rescale : bool
         Scale the positive costs to mean 1 (`Costs.rescaled`).
 
@@ -59,11 +61,14 @@ class PowerFrequency(Weighting):
 
     name: ClassVar[str] = "power-frequency"
 
-    def __init__(self, *, beta: float = 0.5, rescale: bool = False) -> None:
+    def __init__(self, *, beta: float = 0.5, factor: float = 1.0, rescale: bool = False) -> None:
         self.beta = beta
+        self.factor = factor
         self.rescale = rescale
 
     def _positive(self, counts: npt.NDArray[np.float64], n_rows: int) -> npt.NDArray[np.float64]:
         if not is_number(self.beta) or self.beta < 0:
             raise ParameterError("beta", self.beta, "must be a number of at least 0")
-        return np.power(np.maximum(counts, 1.0), -self.beta)
+        if not is_number(self.factor) or self.factor <= 0:
+            raise ParameterError("factor", self.factor, "must be a number above 0")
+        return self.factor * np.power(np.maximum(counts, 1.0), -self.beta)

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator
 
-from longtail.engine.chunks import DENSE_FROM, Chunks, bucket_bits, encode_block, sort_into_buckets
+from longtail.engine.chunks import DENSE_FROM, Chunks, bucket_bits, encode_block, lane_sizes, sort_into_buckets
 from longtail.engine.lanes import LANES, from_bfloat16, to_bfloat16
 from longtail.engine.panels import count_kept
 from longtail.engine.spool import BlockSpool
@@ -52,15 +52,13 @@ class EncodedBlock(NamedTuple):
         count_kept(weights, lanes, thresholds, kept)
         rows = np.flatnonzero(kept).astype(np.int32)
         kept, pairs = kept[rows], features[rows]
-        by_feature = np.argsort(pairs, kind="stable")
-        rows, kept, pairs = rows[by_feature], kept[by_feature], pairs[by_feature]
         is_dense = kept > DENSE_FROM
         bits = bucket_bits(len(rows))
         buckets, order = np.empty(((1 << bits) + 1, 3), np.int32), np.empty(len(rows), np.int64)
         sort_into_buckets(pairs, bits, order, buckets)
         scales: npt.NDArray[np.float32] = np.ones(LANES, np.float32)
         if precision == "int8" and len(rows):
-            scales = np.maximum(np.abs(weights[rows]).max(axis=0), np.float32(1e-30)) / np.float32(127)
+            scales = lane_sizes(weights) / np.float32(127)
         keys = np.empty(len(rows), key_dtype(n_features))
         counts = np.empty(len(rows), np.uint8)
         entries = int(kept[~is_dense].sum(dtype=np.int64))
@@ -85,6 +83,8 @@ class ChunkWeights(BaseEstimator):
 
     Attributes
     ----------
+    n_features_ : int
+        Features that a row may have.
     block_starts_ : ndarray of int64, shape (nodes + 1,)
         Blocks ``block_starts_[v]`` to ``block_starts_[v + 1] - 1`` belong to node v.
     pair_starts_, entry_starts_, dense_starts_, bucket_starts_ : ndarray of int64, shape (blocks + 1,)
@@ -96,6 +96,7 @@ class ChunkWeights(BaseEstimator):
     """
 
     _stored: ClassVar[tuple[str, ...]] = (
+        "n_features_",
         "block_starts_",
         "bucket_starts_",
         "pair_starts_",
@@ -112,6 +113,7 @@ class ChunkWeights(BaseEstimator):
         "members_",
     )
 
+    n_features_: int
     block_starts_: npt.NDArray[np.int64]
     bucket_starts_: npt.NDArray[np.int64]
     pair_starts_: npt.NDArray[np.int64]
@@ -147,6 +149,7 @@ class ChunkWeights(BaseEstimator):
             for whole, part, start in zip(arrays, spool.read(int(number)), starts[at], strict=True):
                 whole[start : start + len(part)] = part
         made = cls()
+        made.n_features_ = n_features
         made.block_starts_ = block_starts
         made.bucket_starts_, made.pair_starts_ = starts[:, 0] // 3, starts[:, 1].copy()
         made.entry_starts_, made.dense_starts_ = starts[:, 3].copy(), starts[:, 5] // LANES
@@ -159,6 +162,11 @@ class ChunkWeights(BaseEstimator):
     def n_blocks(self) -> int:
         """Blocks of all nodes."""
         return len(self.pair_starts_) - 1
+
+    @cached_property
+    def most_pairs(self) -> int:
+        """Most features that any block has weights for."""
+        return int(np.diff(self.pair_starts_).max(initial=0))
 
     @property
     def precision(self) -> NodePrecision:
@@ -192,7 +200,7 @@ class ChunkWeights(BaseEstimator):
 
     def _is_sound(self) -> bool:
         kinds = (
-            *((getattr(self, name), np.int64) for name in self._stored[:5]),
+            *((getattr(self, name), np.int64) for name in self._stored[1:6]),
             *((self.buckets_, np.int32), (self.kept_, np.uint8), (self.lanes_, np.uint8), (self.members_, np.int32)),
             *((self.scales_, np.float32), (self.bias_, np.float32), (self.dense_, self.values_.dtype.type)),
         )
@@ -221,6 +229,7 @@ class ChunkWeights(BaseEstimator):
             and len(self.values_) == len(self.lanes_)
             and len(self.scales_) == len(self.bias_) == len(self.members_) == blocks * LANES
             and self.lanes_.max(initial=0) < LANES
+            and int(self.keys_.max(initial=0)) < max(self.n_features_, 1)
             and self.members_.min(initial=-1) >= -1 - len(self.block_starts_)
             and self._buckets_are_sound(blocks)
         )

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 from longtail.engine.best_first import best_first_search
 from longtail.engine.lanes import LANES
-from longtail.engine.pool import StopFlag, run_blocks, thread_count
+from longtail.engine.pool import StopFlag, run_blocks
 from longtail.engine.topk import TopK
 from longtail.engine.tree_search import Rows, Shape, beam_search, merge_found
 from longtail.learners.trees.chunk_weights import ChunkWeights
@@ -19,7 +19,7 @@ from longtail.learners.trees.forest import LabelForest
 
 Flags = npt.NDArray[np.bool_]
 
-_ROWS_AT_ONCE = 1024
+_ROWS_AT_ONCE = 4096
 _FOUND_AT_ONCE = 1 << 22
 _NO_FLAGS = np.empty(0, np.bool_)
 
@@ -51,7 +51,13 @@ class TreeSearch:
     @property
     def shape(self) -> Shape:
         """Shape of the trees for the kernels."""
-        return Shape(self.forest.n_trees_, self.forest.level_starts, self.weights.block_starts_)
+        return Shape(
+            self.forest.n_trees_,
+            self.forest.level_starts,
+            self.weights.block_starts_,
+            self.weights.n_features_,
+            self.weights.most_pairs,
+        )
 
     def labels(
         self,
@@ -171,7 +177,7 @@ def _in_chunks(search: Callable[[int, int], None], n: int, at_once: int, threads
     """Call ``search(first, last)`` for all rows, a few at a time."""
     if n == 0:
         return
-    at_once = min(at_once, max(64, -(-n // thread_count(threads))))
+    at_once = min(at_once, max(64, -(-n // 4)))  # by the rows alone: the threads must not change the result
     tasks = range(0, n, at_once)
 
     def task(first: int, stop: StopFlag) -> None:
