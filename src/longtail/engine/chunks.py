@@ -1,6 +1,6 @@
 """Weights of tree nodes: small feature-major chunks, found by hashing, one for each block of 64 members of a node.
 
-A *pair* is a feature that has any weight in a block. Pairs are grouped into buckets by a hash of the feature, some four
+A *pair* is a feature that has any weight in a block. Pairs are grouped into buckets by a hash of the feature, some two
 to a bucket, so that looking a feature up reads one line of `buckets` and one of `keys`. A pair with more than
 `DENSE_FROM` weights stands in a dense row of 64 lanes, which `lane_dot` reads at full width; the others are entries
 (lane, weight). Weights are float32, bfloat16 (uint16), float16 (int16) or whole numbers (int8) in units of the lane's
@@ -23,7 +23,7 @@ Int64 = npt.NDArray[np.int64]
 
 DENSE_FROM = 20
 """Pairs with more weights than this stand in dense rows: at 32 both take the same space, at 8 the same time."""
-PAIRS_A_BUCKET = 4
+PAIRS_A_BUCKET = 2
 
 
 # Functions that are called for every feature or row are written into their callers (inline): to pass them all arrays of
@@ -160,20 +160,28 @@ def find_pair(chunks: Chunks, block: int, feature: Any) -> Any:
 @kernel_with(inline="always")
 def _find_in_bucket(chunks: Chunks, block: int, line: int, feature: Any) -> Any:
     """Look a feature up in its bucket."""
-    pair = chunks.pair_starts[block] + chunks.buckets[line, 0]
+    first = chunks.pair_starts[block] + chunks.buckets[line, 0]
     end = chunks.pair_starts[block] + chunks.buckets[line + 1, 0]
-    entry = chunks.entry_starts[block] + chunks.buckets[line, 1]
-    row = chunks.dense_starts[block] + chunks.buckets[line, 2]
-    while pair < end:
-        count = np.int64(chunks.kept[pair])
-        if np.int64(chunks.keys[pair]) == feature:
-            return count, (row if count > DENSE_FROM else entry)
-        if count > DENSE_FROM:
-            row += 1
-        else:
-            entry += count
+    pair = first
+    while pair < end and np.int64(chunks.keys[pair]) != feature:
         pair += 1
-    return np.int64(0), np.int64(0)
+    count = np.int64(0)
+    place = np.int64(0)
+    if pair < end:
+        count = np.int64(chunks.kept[pair])
+        entries = np.int64(0)
+        rows = np.int64(0)
+        for before in range(first, pair):
+            size = np.int64(chunks.kept[before])
+            if size > DENSE_FROM:
+                rows += 1
+            else:
+                entries += size
+        if count > DENSE_FROM:
+            place = chunks.dense_starts[block] + chunks.buckets[line, 2] + rows
+        else:
+            place = chunks.entry_starts[block] + chunks.buckets[line, 1] + entries
+    return count, place
 
 
 @kernel_with(inline="always")
@@ -279,7 +287,7 @@ def score_panel(
 ) -> None:
     """Do what `score_block` does, with the block's open panel."""
     sums[:] = 0
-    found = 0
+    found: Any = 0
     for at in range(start, end):
         slot = slots[indices[at]]
         places[found] = slot

@@ -22,6 +22,7 @@ from longtail.learners.base import Learner
 from longtail.learners.estimate import Estimate
 from longtail.learners.explanation import Explanation
 from longtail.learners.linear import OneVsRest
+from longtail.learners.trees import LabelTree
 
 
 class TextLearner(Learner):
@@ -122,6 +123,13 @@ class TextLearner(Learner):
         with self._whole_or_unchanged():
             self.learner_, self.n_labels_, self.label_counts_ = grown, grown.n_labels_, grown.label_counts_
         return self
+
+    def predict_weighted_topk(self, X: Sequence[str], label_weights: Any, k: int = 5) -> TopK:
+        """Rank exactly the k labels with the largest weight times score; see `LabelTree.predict_weighted_topk`."""
+        check_is_fitted(self, "n_labels_")
+        if not isinstance(self.learner_, LabelTree):
+            raise InputError(f"{type(self.learner_).__name__} has no exact weighted search: a label tree has.")
+        return self.learner_.predict_weighted_topk(self._check_rows(X), label_weights, k)
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters by name; those of a part can be set even while the part is the default None."""

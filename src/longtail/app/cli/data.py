@@ -49,6 +49,54 @@ def list_data_sets() -> None:
 
 @data.command()
 @guarded
+def generate(
+    out: Annotated[
+        Path,
+        typer.Argument(metavar="OUT", help="File to write: .txt (also .gz, .xz) or .npz.", show_default=False),
+    ],
+    rows: Annotated[int, typer.Option(min=1, help="Rows.")] = 10_000,
+    labels: Annotated[int, typer.Option(min=1, help="Labels.")] = 1000,
+    features: Annotated[int, typer.Option(min=1, help="Features.")] = 5000,
+    labels_per_row: Annotated[float, typer.Option(help="Mean labels of a row.")] = 5.0,
+    features_per_row: Annotated[float, typer.Option(help="Mean features of a row.")] = 30.0,
+    exponent: Annotated[float, typer.Option(help="How steep the tail of the labels is.")] = 0.9,
+    test_out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write test rows too, a tenth of --rows.", show_default=False)
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same data.")] = 0,
+) -> None:
+    """Make up a data set with a long tail of labels, for trials of speed and memory."""
+    outs = [path for path in (out, test_out) if path is not None]
+    with step("generating", outcome="Nothing was written."):
+        from longtail.corpus import generate as make
+        from longtail.corpus import save
+        from longtail.engine.progress import show_progress
+        from longtail.errors import InputError
+
+        for path in outs:
+            check_out_file(path)
+            if ".jsonl" in path.suffixes:
+                raise InputError("is for texts, and generated rows are features: write .txt or .npz.", path=path)
+        with show_progress():
+            made = make(
+                rows,
+                labels,
+                features,
+                labels_per_row=labels_per_row,
+                features_per_row=features_per_row,
+                exponent=exponent,
+                seed=seed,
+                test_rows=max(rows // 10, 1) if test_out else 0,
+            )
+        parts = made if isinstance(made, tuple) else (made,)
+        for path, dataset in zip(outs, parts, strict=True):
+            save(dataset, path)
+    for path, dataset in zip(outs, parts, strict=True):
+        note(f"Wrote {dataset.n_rows:,} rows to {path}.")
+
+
+@data.command()
+@guarded
 def verify(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the data set.", show_default=False)],
     path: Annotated[Path, typer.Argument(metavar="PATH", help="The file that you have of it.", show_default=False)],

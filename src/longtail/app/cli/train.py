@@ -10,7 +10,7 @@ import typer
 
 from longtail.app.cli.arguments import parse_propensity, parse_settings
 from longtail.app.cli.console import give, give_json, guarded, note, step
-from longtail.errors import ParameterError
+from longtail.errors import InputError, ParameterError
 
 if TYPE_CHECKING:
     from longtail.corpus import Dataset
@@ -48,6 +48,20 @@ def train(
         str | None,
         typer.Option(metavar="A,B", help="Constants of the propensity model; the data set's own, else 0.55,1.5."),
     ] = None,
+    tree: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Your own label tree for a tree recipe: SKOS (.rdf, .nt, .ttl), JSON, or child<TAB>parent lines.",
+        ),
+    ] = None,
+    label_texts: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Part the labels of a tree recipe by texts, a line a label; 'names' takes their names.",
+        ),
+    ] = None,
     threads: Annotated[int | None, typer.Option(min=1, help="Threads to use; all cores by default.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of everything random.")] = 0,
     memory_limit: Annotated[
@@ -76,6 +90,7 @@ def train(
         check_target(out)
         with show_progress(), step(f"reading {train}"):
             dataset = load(train)
+        _give_labels(plan, dataset, tree, label_texts)
         learner, rows = ready(plan, parameters, dataset, train)
         if resume and not unfinished.is_dir():
             note(f"There is nothing to resume in {unfinished.name}: training starts anew.")
@@ -147,6 +162,32 @@ def compose(
     return plan
 
 
+def _give_labels(plan: TextLearner, dataset: Dataset, tree: Path | None, label_texts: str | None) -> None:
+    """Hand the learner what is known of the labels: their tree, or a text for each."""
+    known = plan.learner.get_params(deep=False) if plan.learner is not None else {}
+    for option, value in (("--tree", tree), ("--label-texts", label_texts)):
+        if value is not None and "tree" not in known:
+            raise ParameterError(option, str(value), "is for recipes of label trees; longtail recipes lists them")
+    names = dataset.label_names or [str(label) for label in range(dataset.n_labels)]
+    if tree is not None:
+        from longtail.corpus import read_hierarchy
+
+        plan.set_params(learner__tree=read_hierarchy(tree).pairs(names))
+    if label_texts is not None:
+        texts = list(names)
+        if label_texts != "names":
+            path = Path(label_texts)
+            if not path.is_file():
+                raise InputError("is no file: give a file with a text for each label, or 'names'.", path=path)
+            texts = path.read_text(encoding="utf-8").splitlines()
+        if len(texts) != dataset.n_labels:
+            raise InputError(
+                f"has {len(texts):,} lines, and the data set {dataset.n_labels:,} labels: give a line a label.",
+                path=label_texts,
+            )
+        plan.set_params(learner__representation=texts)
+
+
 def ready(plan: TextLearner, parameters: dict[str, Any], dataset: Dataset, source: str) -> tuple[Learner, Any]:
     """Give the learner and the rows for it, after its kernels were compiled or read from their cache."""
     from sklearn.base import clone
@@ -155,8 +196,8 @@ def ready(plan: TextLearner, parameters: dict[str, Any], dataset: Dataset, sourc
         for name in filter(lambda name: name.startswith(_FEATURES), parameters):
             raise ParameterError(name, parameters[name], f"is for texts, and {source} holds features")
     small = clone(plan).set_params(features__min_rows=1, features__max_features=None)
-    if hasattr(small.learner, "memory_limit"):
-        small.set_params(learner__memory_limit=None)
+    of_data = {"memory_limit": None, "tree": None, "representation": "centroids", "leaf_size": 1}
+    small.set_params(**{f"learner__{name}": value for name, value in of_data.items() if hasattr(small.learner, name)})
     small.fit(["one word", "two words"], [[1, 0], [0, 1]])
     if dataset.X is not None and plan.learner is not None:
         return plan.learner, dataset.X

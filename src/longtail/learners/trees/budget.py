@@ -7,6 +7,7 @@ import time
 
 import numpy as np
 import numpy.typing as npt
+import scipy.sparse as sp
 
 from longtail.engine.lanes import LANES
 from longtail.engine.memory import MemoryWatch, parse_memory, resident_memory
@@ -44,11 +45,25 @@ def affordable_threads(trainer: NodeTrainer, level: Level, memory_limit: int | s
     return affordable
 
 
-def estimate_nodes(trainer: NodeTrainer, negatives: int, memory_limit: int | str | None) -> Estimate:
-    """Train a few nodes of each level on the rows with their labels, and add up what all nodes would take.
+def make_room(size: int, memory_limit: int | str | None) -> None:
+    """Refuse to go on where so many more bytes would pass the limit."""
+    if memory_limit is None:
+        return
+    limit, used = parse_memory(memory_limit), resident_memory()
+    if used + size > limit:
+        raise ParameterError(
+            "memory_limit",
+            memory_limit,
+            f"leaves no room: {used / 1e6:,.0f} MB are in use, and the rows of a level take {size / 1e6:,.0f} MB; "
+            f"raise it to {math.ceil((used + size) / 1e7) * 10 + 10}MB, or train with fewer negatives or rows",
+        )
 
-    Rows that the levels above send to a node are not known without training these; they are counted, and taken to cost
-    as much as the others.
+
+def estimate_nodes(trainer: NodeTrainer, negatives: int, memory_limit: int | str | None) -> Estimate:
+    """Train a few nodes of each level, and add up what all nodes would take.
+
+    Which rows the levels above will send to a node is not known without training these: as many random rows stand for
+    them.
     """
     forest, before = trainer.forest, resident_memory()
     blocks, starts = node_blocks(forest)
@@ -57,14 +72,20 @@ def estimate_nodes(trainer: NodeTrainer, negatives: int, memory_limit: int | str
     for depth in range(forest.n_levels):
         first, last = (int(at) for at in forest.level_starts[depth : depth + 2])
         level = trainer.level(depth, None)
+        whole = np.diff(level.row_starts)
         of_level = blocks[int(starts[first]) : int(starts[last])]
         if not of_level:
             continue
-        rows_of = np.diff(level.row_starts)
-        sent = n_rows * min(negatives, (last - first) // forest.n_trees_) * forest.n_trees_ if depth else n_rows
-        visits = max(float(rows_of.sum()), 1.0)
-        more = max(1.0, sent / visits) if negatives else 1.0
-        chosen = _pilots(rows_of, of_level, first)
+        chosen = _pilots(whole, of_level, first)
+        if negatives:
+            # Each row goes to its best nodes, its own among them as a rule.
+            nodes = last - first
+            sent = n_rows * min(negatives, nodes // forest.n_trees_) * forest.n_trees_
+            more = max(0, sent - int(whole.sum())) / nodes
+            pilots = np.unique([of_level[at].node - first for at in chosen])
+            level = trainer.level(depth, _random_rows(n_rows, nodes, pilots, more))
+            whole = np.minimum(whole + int(more), n_rows)
+        rows_of = whole
         threads = min(threads, affordable_threads(trainer, level, memory_limit))
 
         def solve(at: int, stop: StopFlag) -> tuple[float, float]:
@@ -77,9 +98,9 @@ def estimate_nodes(trainer: NodeTrainer, negatives: int, memory_limit: int | str
         trainer.release()
         weights = np.array([rows_of[block.node - first] for block in of_level], np.float64) + 1
         tried_weight = weights[chosen].sum()
-        seconds += tried[:, 0].sum() * weights.sum() / tried_weight * more / min(threads, len(of_level))
+        seconds += tried[:, 0].sum() * weights.sum() / tried_weight / min(threads, len(of_level))
         size += tried[:, 1].sum() * weights.sum() / tried_weight
-        each = max(each, int(node_bytes(trainer, level) * min(more, 4.0)))
+        each = max(each, node_bytes(trainer, level))
         peak = max(peak, float(watch.peak))
     candidates = 16 * n_rows * negatives * forest.n_trees_
     peak = max(peak, before + min(threads, max(len(blocks), 1)) * each + candidates, before + 2 * size + candidates)
@@ -90,6 +111,15 @@ def estimate_nodes(trainer: NodeTrainer, negatives: int, memory_limit: int | str
         block_mb=each / 1e6,
         threads=threads,
     )
+
+
+def _random_rows(n_rows: int, n_nodes: int, nodes: npt.NDArray[np.int64], count: float) -> sp.csr_array:
+    """Send so many random rows to some nodes, as a 0/1 matrix, rows by nodes of the level."""
+    rng = np.random.default_rng(0)
+    rows = [rng.choice(n_rows, min(int(count), n_rows), replace=False) for _ in nodes]
+    columns = np.repeat(nodes, [len(some) for some in rows])
+    data = np.ones(len(columns), np.float32)
+    return sp.csr_array((data, (np.concatenate(rows), columns)), shape=(n_rows, n_nodes))
 
 
 def _pilots(rows_of: npt.NDArray[np.int64], blocks: list[NodeBlock], first: int) -> list[int]:

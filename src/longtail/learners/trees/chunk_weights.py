@@ -15,6 +15,7 @@ from longtail.engine.lanes import LANES, from_bfloat16, to_bfloat16
 from longtail.engine.panels import count_kept
 from longtail.engine.spool import BlockSpool
 from longtail.errors import ModelError
+from longtail.learners.trees.forest import LabelForest
 
 NodePrecision = Literal["float32", "bfloat16", "float16", "int8"]
 _STORED_AS: dict[str, Any] = {"float32": np.float32, "bfloat16": np.uint16, "float16": np.int16, "int8": np.int8}
@@ -197,6 +198,26 @@ class ChunkWeights(BaseEstimator):
             self.entry_starts_, self.dense_starts_, self.buckets_, self.keys_, self.kept_, self.lanes_, self.values_,
             self.dense_, self.scales_, self.bias_, self.members_,
         )  # fmt: skip
+
+    def check(self, forest: LabelForest, n_labels: int) -> None:
+        """Refuse weights of other trees, or of labels that a model with `n_labels` can't have; looks once."""
+        if self.__dict__.get("_checked") == (id(forest), n_labels):
+            return
+        if not forest.is_sound(n_labels) or not self._fits(forest, n_labels):
+            raise ModelError("The trees of the model and its weights don't fit together: train it again.")
+        self._checked = (id(forest), n_labels)
+
+    def _fits(self, forest: LabelForest, n_labels: int) -> bool:
+        if len(self.block_starts_) != forest.n_nodes + 1:
+            return False
+        members = self.chunks.members
+        node = np.repeat(np.repeat(np.arange(forest.n_nodes), np.diff(self.block_starts_)), LANES)
+        below, child = members < -1, -2 - members.astype(np.int64)
+        return bool(
+            members.max(initial=-1) < n_labels
+            and (child[below] >= forest.child_starts_[node[below]]).all()
+            and (child[below] < forest.child_starts_[node[below] + 1]).all()
+        )
 
     def _is_sound(self) -> bool:
         kinds = (

@@ -101,6 +101,25 @@ class LabelForest(BaseEstimator):
         forest.labels_ = labels[order].astype(np.int32)
         return forest
 
+    def is_sound(self, n_labels: int) -> bool:
+        """Whether the arrays make trees over so many labels: every node but a root stands under one before it."""
+        children, starts, labels = self.child_starts_, self.label_starts_, self.labels_
+        n = len(children) - 1
+        return bool(
+            (children.dtype.type, starts.dtype.type, labels.dtype.type) == (np.int32, np.int64, np.int32)
+            and len(starts) == n + 1
+            and 1 <= self.n_trees_ <= n
+            and children[0] == self.n_trees_
+            and children[-1] == n
+            and (np.diff(children) >= 0).all()
+            and (children[:-1] > np.arange(n)).all()
+            and starts[0] == 0
+            and starts[-1] == len(labels)
+            and (np.diff(starts) >= 0).all()
+            and labels.min(initial=0) >= 0
+            and labels.max(initial=-1) < n_labels
+        )
+
     @property
     def n_nodes(self) -> int:
         """Nodes of all trees."""

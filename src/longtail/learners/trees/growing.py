@@ -14,6 +14,8 @@ from longtail.learners.trees.chunk_weights import ChunkWeights
 from longtail.learners.trees.node_training import Level, NodeBlock, NodeTrainer, node_blocks
 from longtail.learners.trees.search import TreeSearch
 
+_BYTES_A_VISIT = 28  # of a row at a node: twice in a sparse matrix, and once as a number
+
 
 @dataclass(frozen=True)
 class Negatives:
@@ -36,6 +38,7 @@ def grow(
     spool: BlockSpool,
     negatives: Negatives | None,
     threads: Callable[[Level], int],
+    make_room: Callable[[int], None],
 ) -> ChunkWeights:
     """Train the nodes that the spool doesn't hold yet, and gather all.
 
@@ -47,6 +50,8 @@ def grow(
     negatives : Negatives, optional
     threads : callable
         Tells how many threads a level may use.
+    make_room : callable
+        Called with the bytes that a level takes before it is made ready; raises where there is no room.
     """
     forest = trainer.forest
     blocks, block_starts = node_blocks(forest)
@@ -56,6 +61,8 @@ def grow(
         if not todo:
             continue
         candidates = None
+        sent = 0 if negatives is None or depth == 0 else negatives.nodes * forest.n_trees_
+        make_room(_BYTES_A_VISIT * int(trainer.Y.nnz + sent * trainer.X.shape[0]))
         if negatives is not None:
             candidates = _sent(trainer, spool, block_starts, depth, negatives)
         level = trainer.level(depth, candidates)

@@ -23,7 +23,7 @@ from longtail.learners.estimate import Estimate
 from longtail.learners.explanation import Explanation
 from longtail.learners.linear.problem import Settings
 from longtail.learners.linear.training import row_squares
-from longtail.learners.trees.budget import affordable_threads, estimate_nodes
+from longtail.learners.trees.budget import affordable_threads, estimate_nodes, make_room
 from longtail.learners.trees.chunk_weights import PRECISIONS, ChunkWeights, NodePrecision
 from longtail.learners.trees.explaining import explain_label
 from longtail.learners.trees.forest import Branches, LabelForest
@@ -330,7 +330,11 @@ class LabelTree(Learner):
         with BlockSpool(fingerprint) as spool:
             self.forest_ = trainer.forest
             self.weights_ = grow(
-                trainer, spool, negatives, lambda level: affordable_threads(trainer, level, self.memory_limit)
+                trainer,
+                spool,
+                negatives,
+                lambda level: affordable_threads(trainer, level, self.memory_limit),
+                lambda size: make_room(size, self.memory_limit),
             )
 
     def _trainer(self, X: sp.csr_array, Y: sp.csr_array) -> NodeTrainer:
@@ -391,6 +395,7 @@ class LabelTree(Learner):
 
     @property
     def _search(self) -> TreeSearch:
+        self.weights_.check(self.forest_, self.n_labels_)
         return TreeSearch(
             self.forest_, self.weights_, self._loss_code, float(self.discount), float(self.bias), self.n_labels_
         )
