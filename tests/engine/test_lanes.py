@@ -191,3 +191,36 @@ def test_bfloat16_is_within_half_a_unit_in_the_last_place(number):
 def test_bfloat16_rounds_ties_to_even():
     exactly_between = np.array([1 + 2.0**-8, 1 + 3 * 2.0**-8], np.float32)
     assert from_bfloat16(to_bfloat16(exactly_between)).tolist() == [1.0, 1 + 2.0**-6]
+
+
+@pytest.mark.parametrize("first", [0, 20])
+def test_dot_of_whole_numbers_and_of_float16(rng, first):
+    indices, values = sparse_row(rng)
+    whole = rng.integers(-128, 128, (70, LANES)).astype(np.int8)
+    halves = (rng.normal(size=(70, LANES)) * 10.0 ** rng.integers(-7, 4, (70, LANES))).astype(np.float16)
+    for weights, exact in ((whole, whole), (halves.view(np.int16), halves)):
+        chosen = exact[indices[1:8] + first].astype(float)
+        total = np.full(3 * LANES, 0.5, np.float32)
+        run_dot(indices, values, 1, 8, weights, total, first, LANES)
+        error = np.abs(total[LANES : 2 * LANES] - 0.5 - values[1:8].astype(float) @ chosen)
+        assert (error <= 1e-6 * (1 + np.abs(values[1:8]) @ np.abs(chosen))).all()
+        assert (total[:LANES] == 0.5).all()
+        assert (total[2 * LANES :] == 0.5).all()
+
+
+def test_every_finite_float16_is_widened_exactly():
+    halves = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
+    halves = np.concatenate([halves[np.isfinite(halves)], np.zeros(-np.isfinite(halves).sum() % LANES, np.float16)])
+    rows = np.ascontiguousarray(halves.reshape(-1, LANES)).view(np.int16)
+    one = np.ones(1, np.float32)
+    for row in range(len(rows)):
+        total = np.zeros(LANES, np.float32)
+        run_dot(np.array([row], np.int32), one, 0, 1, rows, total)
+        np.testing.assert_array_equal(total, halves[row * LANES : (row + 1) * LANES].astype(np.float32))
+
+
+@given(st.floats(width=16, allow_nan=False, allow_infinity=False), st.integers(-128, 127))
+def test_a_narrow_number_is_widened(half, whole):
+    assert run_widen(np.float16(half).view(np.int16)) == np.float32(half)
+    assert np.signbit(run_widen(np.float16(half).view(np.int16))) == np.signbit(half)
+    assert run_widen(np.int8(whole)) == whole

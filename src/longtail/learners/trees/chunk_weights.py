@@ -16,9 +16,9 @@ from longtail.engine.panels import count_kept
 from longtail.engine.spool import BlockSpool
 from longtail.errors import ModelError
 from longtail.learners.trees.forest import LabelForest
+from longtail.learners.trees.soundness import STORED_AS, is_sound
 
 NodePrecision = Literal["float32", "bfloat16", "float16", "int8"]
-_STORED_AS: dict[str, Any] = {"float32": np.float32, "bfloat16": np.uint16, "float16": np.int16, "int8": np.int8}
 PRECISIONS = get_args(NodePrecision)
 
 
@@ -143,7 +143,7 @@ class ChunkWeights(BaseEstimator):
         lengths = np.array([spool.lengths(int(number)) for number in numbers], np.int64).reshape(-1, 9)
         starts = np.zeros((len(numbers) + 1, 9), np.int64)
         np.cumsum(lengths, axis=0, out=starts[1:])
-        stored = _STORED_AS[precision]
+        stored = STORED_AS[precision]
         kinds = (np.int32, key_dtype(n_features), np.uint8, np.uint8, stored, stored, np.float32, np.float32, np.int32)
         arrays = [np.empty(size, kind) for size, kind in zip(starts[-1], kinds, strict=True)]
         for at, number in enumerate(numbers):
@@ -172,7 +172,7 @@ class ChunkWeights(BaseEstimator):
     @property
     def precision(self) -> NodePrecision:
         """How weights are kept."""
-        return next(name for name in PRECISIONS if _STORED_AS[name] == self.values_.dtype.type)
+        return next(name for name in PRECISIONS if STORED_AS[name] == self.values_.dtype.type)
 
     def blocks(self) -> Iterator[EncodedBlock]:
         """Take the weights apart again."""
@@ -191,7 +191,7 @@ class ChunkWeights(BaseEstimator):
     @cached_property
     def chunks(self) -> Chunks:
         """Arrays for the kernels, checked once: a kernel trusts every index in them."""
-        if not all(hasattr(self, name) for name in self._stored) or not self._is_sound():
+        if not all(hasattr(self, name) for name in self._stored) or not is_sound(self):
             raise ModelError("The weights of the model don't fit together: its files were changed; train it again.")
         return Chunks(
             np.log2(np.diff(self.bucket_starts_) - 1).astype(np.uint8), self.bucket_starts_, self.pair_starts_,
@@ -201,83 +201,25 @@ class ChunkWeights(BaseEstimator):
 
     def check(self, forest: LabelForest, n_labels: int) -> None:
         """Refuse weights of other trees, or of labels that a model with `n_labels` can't have; looks once."""
-        if self.__dict__.get("_checked") == (id(forest), n_labels):
+        checked = self.__dict__.get("_checked")
+        if checked is not None and checked[0] is forest and checked[1] == n_labels:
             return
         if not forest.is_sound(n_labels) or not self._fits(forest, n_labels):
             raise ModelError("The trees of the model and its weights don't fit together: train it again.")
-        self._checked = (id(forest), n_labels)
+        self._checked = (forest, n_labels)
 
     def _fits(self, forest: LabelForest, n_labels: int) -> bool:
+        members = self.chunks.members
         if len(self.block_starts_) != forest.n_nodes + 1:
             return False
-        members = self.chunks.members
         node = np.repeat(np.repeat(np.arange(forest.n_nodes), np.diff(self.block_starts_)), LANES)
         below, child = members < -1, -2 - members.astype(np.int64)
         return bool(
             members.max(initial=-1) < n_labels
+            and len(np.unique(child[below])) == np.count_nonzero(below)
             and (child[below] >= forest.child_starts_[node[below]]).all()
             and (child[below] < forest.child_starts_[node[below] + 1]).all()
         )
-
-    def _is_sound(self) -> bool:
-        kinds = (
-            *((getattr(self, name), np.int64) for name in self._stored[1:6]),
-            *((self.buckets_, np.int32), (self.kept_, np.uint8), (self.lanes_, np.uint8), (self.members_, np.int32)),
-            *((self.scales_, np.float32), (self.bias_, np.float32), (self.dense_, self.values_.dtype.type)),
-        )
-        if any(array.dtype.type != kind or not array.flags.c_contiguous for array, kind in kinds):
-            return False
-        if self.values_.dtype.type not in _STORED_AS.values() or self.keys_.dtype.type not in (np.uint16, np.uint32):
-            return False
-        if self.buckets_.ndim != 2 or self.buckets_.shape[1] != 3 or self.dense_.shape[1:] != (LANES,):
-            return False
-        blocks = self.n_blocks
-        for starts, size in (
-            (self.bucket_starts_, len(self.buckets_)),
-            (self.pair_starts_, len(self.keys_)),
-            (self.entry_starts_, len(self.lanes_)),
-            (self.dense_starts_, len(self.dense_)),
-        ):
-            if len(starts) != blocks + 1 or starts[0] != 0 or starts[-1] != size or (np.diff(starts) < 0).any():
-                return False
-        lines = np.diff(self.bucket_starts_) - 1
-        if (lines < 1).any() or (lines & (lines - 1)).any() or len(self.kept_) != len(self.keys_):
-            return False
-        return bool(
-            self.block_starts_[0] == 0
-            and self.block_starts_[-1] == blocks
-            and (np.diff(self.block_starts_) >= 0).all()
-            and len(self.values_) == len(self.lanes_)
-            and len(self.scales_) == len(self.bias_) == len(self.members_) == blocks * LANES
-            and self.lanes_.max(initial=0) < LANES
-            and int(self.keys_.max(initial=0)) < max(self.n_features_, 1)
-            and self.members_.min(initial=-1) >= -1 - len(self.block_starts_)
-            and self._buckets_are_sound(blocks)
-        )
-
-    def _buckets_are_sound(self, blocks: int) -> bool:
-        """Whether the buckets of each block count up from 0 to what the block has, as its pairs say."""
-        first, last = self.bucket_starts_[:-1], self.bucket_starts_[1:] - 1
-        steps = np.diff(self.buckets_, axis=0)
-        steps[last[:-1]] = 0
-        is_dense = self.kept_ > DENSE_FROM
-        ends = (
-            np.diff(self.pair_starts_),
-            _sums(np.where(is_dense, 0, self.kept_), self.pair_starts_),
-            _sums(is_dense, self.pair_starts_),
-        )
-        if blocks and (steps.min(initial=0) < 0 or self.buckets_[first].any()):
-            return False
-        return bool(
-            all((self.buckets_[last, column] == end).all() for column, end in enumerate(ends))
-            and (ends[1] == np.diff(self.entry_starts_)).all()
-            and (ends[2] == np.diff(self.dense_starts_)).all()
-        )
-
-
-def _sums(values: npt.NDArray[Any], starts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    total = np.concatenate([[0], np.cumsum(values, dtype=np.int64)])
-    return np.asarray(total[starts[1:]] - total[starts[:-1]])
 
 
 def key_dtype(n_features: int) -> Any:

@@ -105,8 +105,11 @@ class LabelForest(BaseEstimator):
         """Whether the arrays make trees over so many labels: every node but a root stands under one before it."""
         children, starts, labels = self.child_starts_, self.label_starts_, self.labels_
         n = len(children) - 1
+        if isinstance(self.n_trees_, bool) or not isinstance(self.n_trees_, int):
+            return False
         return bool(
-            (children.dtype.type, starts.dtype.type, labels.dtype.type) == (np.int32, np.int64, np.int32)
+            (children.ndim, starts.ndim, labels.ndim) == (1, 1, 1)
+            and (children.dtype.type, starts.dtype.type, labels.dtype.type) == (np.int32, np.int64, np.int32)
             and len(starts) == n + 1
             and 1 <= self.n_trees_ <= n
             and children[0] == self.n_trees_
@@ -164,7 +167,7 @@ class LabelForest(BaseEstimator):
     @cached_property
     def overlaps(self) -> bool:
         """Whether a label stands more than once in a tree; so it does in every forest of several trees."""
-        return len(np.unique(self.labels_)) < len(self.labels_)
+        return self.n_trees_ > 1 or len(np.unique(self.labels_)) < len(self.labels_)
 
     @cached_property
     def holders(self) -> Int64:

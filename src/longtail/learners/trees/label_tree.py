@@ -263,9 +263,9 @@ class LabelTree(Learner):
         """
         check_is_fitted(self, "n_labels_")
         rows, weights = self._check_rows(X), np.asarray(label_weights, np.float64)
-        if weights.shape != (self.n_labels_,) or not (np.isfinite(weights) & (weights >= 0)).all():
+        if weights.shape != (self.n_labels_,) or not ((weights >= 0) & (weights < 1e30)).all():
             raise ParameterError(
-                "label_weights", label_weights, f"must be {self.n_labels_} numbers of at least 0, one a label"
+                "label_weights", label_weights, f"must be {self.n_labels_} numbers from 0 to 1e30, one a label"
             )
         if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
             raise ParameterError("k", k, "must be a whole number of at least 1")

@@ -14,6 +14,7 @@ from longtail.engine.lanes import LANES
 from longtail.engine.pool import StopFlag, run_blocks
 from longtail.engine.topk import TopK
 from longtail.engine.tree_search import Rows, Shape, beam_search, merge_found
+from longtail.errors import ModelError
 from longtail.learners.trees.chunk_weights import ChunkWeights
 from longtail.learners.trees.forest import LabelForest
 
@@ -69,7 +70,7 @@ class TreeSearch:
         threads: int | None,
     ) -> TopK:
         """Rank the k best labels that a beam of so many nodes a tree and level reaches."""
-        n, n_trees = X.shape[0], self.shape.n_trees
+        n, n_trees, beam = X.shape[0], self.shape.n_trees, min(beam, self.forest.n_nodes)
         top = TopK(np.full((n, k), -1, np.int32), np.full((n, k), -np.inf, np.float32))
         most = self._most_found(beam) if self.forest.overlaps else 0
         at_once = _ROWS_AT_ONCE if most == 0 else max(1, min(_ROWS_AT_ONCE, _FOUND_AT_ONCE // (most * n_trees)))
@@ -96,7 +97,7 @@ class TreeSearch:
         self, X: sp.csr_array, scales: npt.NDArray[np.float64], depth: int, beam: int, threads: int | None
     ) -> npt.NDArray[np.int32]:
         """Find the best nodes of level `depth` of each row and tree, -1 where there are fewer than `beam`."""
-        n, n_trees = X.shape[0], self.shape.n_trees
+        n, n_trees, beam = X.shape[0], self.shape.n_trees, min(beam, self.forest.n_nodes)
         nodes, scores = np.empty((n * n_trees, beam), np.int32), np.empty((n * n_trees, beam), np.float32)
         rows, chunks = self._rows(X, scales), self.weights.chunks
         none = np.empty((0, 0), np.int32), np.empty((0, 0), np.float32), np.empty(0, np.int64)
@@ -145,6 +146,8 @@ class TreeSearch:
         return top, visits
 
     def _rows(self, X: sp.csr_array, scales: npt.NDArray[np.float64]) -> Rows:
+        if X.shape[1] > self.weights.n_features_:
+            raise ModelError("The rows have features that the weights of the model don't know: train it again.")
         return Rows(X.indptr.astype(np.int64, copy=False), X.indices, X.data, scales, np.float32(self.bias))
 
     def _restrictions(self, allowed: Flags | None) -> tuple[Flags, Flags]:
