@@ -107,7 +107,6 @@ def test_random_forests_against_recursion(trees):
         assert list(forest.nodes_under(at)) == [number[tree, child] for child in children[tree][node]]
         assert forest.labels_under(at).tolist() == own[tree][node]
         assert forest.parents[at] == (number[tree, trees[tree][0][node]] if node else -1)
-    everything = [label for of_tree in own for labels in of_tree for label in labels]
     assert forest.overlaps == (len(trees) > 1 or len(set(forest.labels_.tolist())) < len(forest.labels_))
     assert forest.holders.tolist() == [at for at, (tree, node) in enumerate(order) for _ in own[tree][node]]
     for level, first in zip(levels, forest.level_starts.tolist(), strict=False):

@@ -26,10 +26,6 @@ DENSE_FROM = 20
 PAIRS_A_BUCKET = 2
 
 
-# Functions that are called for every feature or row are written into their callers (inline): to pass them all arrays of
-# `Chunks` would take longer than their work, since numba counts references to each.
-
-
 class Chunks(NamedTuple):
     """Weights of all blocks, one after the other.
 
@@ -154,37 +150,39 @@ def find_pair(chunks: Chunks, block: int, feature: Any) -> Any:
         How many weights it has, and where they begin among the entries, or in the dense rows if they are more than
         `DENSE_FROM`; (0, 0) if it has none.
     """
-    return _find_in_bucket(chunks, block, chunks.bucket_starts[block] + bucket_of(feature, chunks.bits[block]), feature)
+    line = chunks.bucket_starts[block] + bucket_of(feature, chunks.bits[block])
+    first = chunks.pair_starts[block]
+    return _find_in_bucket(
+        first + chunks.buckets[line, 0], first + chunks.buckets[line + 1, 0], feature, chunks.keys, chunks.kept,
+        chunks.entry_starts[block] + chunks.buckets[line, 1], chunks.dense_starts[block] + chunks.buckets[line, 2],
+    )  # fmt: skip
 
 
-@kernel_with(inline="always")
-def _find_in_bucket(chunks: Chunks, block: int, line: int, feature: Any) -> Any:
-    """Look a feature up in its bucket."""
-    first = chunks.pair_starts[block] + chunks.buckets[line, 0]
-    end = chunks.pair_starts[block] + chunks.buckets[line + 1, 0]
-    pair = first
-    while pair < end and np.int64(chunks.keys[pair]) != feature:
-        pair += 1
-    count = np.int64(0)
-    place = np.int64(0)
-    if pair < end:
-        count = np.int64(chunks.kept[pair])
-        entries = np.int64(0)
-        rows = np.int64(0)
-        for before in range(first, pair):
-            size = np.int64(chunks.kept[before])
-            if size > DENSE_FROM:
-                rows += 1
-            else:
-                entries += size
-        if count > DENSE_FROM:
-            place = chunks.dense_starts[block] + chunks.buckets[line, 2] + rows
-        else:
-            place = chunks.entry_starts[block] + chunks.buckets[line, 1] + entries
-    return count, place
+@kernel
+def _find_in_bucket(
+    first: Any,
+    end: Any,
+    feature: Any,
+    keys: npt.NDArray[Any],
+    kept: npt.NDArray[np.uint8],
+    entry: Any,
+    row: Any,
+) -> Any:
+    """Look a feature up among pairs `first` to `end`, the first of which has its weights at `entry` or `row`."""
+    for pair in range(first, end):
+        if np.int64(keys[pair]) == feature:
+            for before in range(first, pair):
+                size = np.int64(kept[before])
+                if size > DENSE_FROM:
+                    row += 1
+                else:
+                    entry += size
+            count = np.int64(kept[pair])
+            return count, (row if count > DENSE_FROM else entry)
+    return np.int64(0), np.int64(0)
 
 
-@kernel_with(inline="always")
+@kernel
 def score_block(
     chunks: Chunks,
     block: int,
@@ -205,37 +203,50 @@ def score_block(
     `steps`, `places` and `factors` are working memory for as many features as the row has. All features take a step
     before any takes the next, and ask for the memory that the next one reads: they wait together, not in turn.
     """
+    # Local names: numba counts a reference each time that an array is taken out of a tuple.
+    buckets, keys, kept, lanes, weights = chunks.buckets, chunks.keys, chunks.kept, chunks.lanes, chunks.values
+    first_line, bits = chunks.bucket_starts[block], chunks.bits[block]
+    first_pair, first_entry, first_row = (
+        chunks.pair_starts[block],
+        chunks.entry_starts[block],
+        chunks.dense_starts[block],
+    )
+    dense = chunks.dense
     n = end - start
     for at in range(n):
-        steps[at] = chunks.bucket_starts[block] + bucket_of(indices[start + at], chunks.bits[block])
-        fetch(chunks.buckets, 3 * steps[at])
+        steps[at] = first_line + bucket_of(indices[start + at], bits)
+        fetch(buckets, 3 * steps[at])
     for at in range(n):
-        pair = chunks.pair_starts[block] + chunks.buckets[steps[at], 0]
-        fetch(chunks.keys, pair)
-        fetch(chunks.kept, pair)
+        pair = first_pair + buckets[steps[at], 0]
+        fetch(keys, pair)
+        fetch(kept, pair)
     found = 0
-    first = chunks.dense_starts[block]
     sparse = 0
     for at in range(n):
-        count, place = _find_in_bucket(chunks, block, steps[at], np.int64(indices[start + at]))
+        line = steps[at]
+        count, place = _find_in_bucket(
+            first_pair + buckets[line, 0], first_pair + buckets[line + 1, 0], np.int64(indices[start + at]), keys, kept,
+            first_entry + buckets[line, 1], first_row + buckets[line, 2],
+        )  # fmt: skip
         if count > DENSE_FROM:
-            fetch(chunks.dense, place * LANES)
-            places[found] = place - first
+            fetch(dense, place * LANES)
+            places[found] = place - first_row
             factors[found] = values[start + at]
             found += 1
         elif count > 0:
-            fetch(chunks.lanes, place)
-            fetch(chunks.values, place)
+            fetch(lanes, place)
+            fetch(weights, place)
             steps[sparse] = (place << 8) | count
             sparse += 1
             factors[n - sparse] = values[start + at]  # from the end, which the dense rows never reach
     sums[:] = 0
-    lane_dot(places, factors, 0, found, chunks.dense, first, sums, 0)
+    lane_dot(places, factors, 0, found, dense, first_row, sums, 0)
     for at in range(sparse):
         place, count = steps[at] >> 8, steps[at] & 255
+        factor = factors[n - 1 - at]
         for entry in range(place, place + count):
-            sums[chunks.lanes[entry]] += factors[n - 1 - at] * widen(chunks.values[entry])
-    _finish(chunks, block, scale, bias, sums)
+            sums[lanes[entry]] += factor * widen(weights[entry])
+    _finish(chunks.scales, chunks.bias, block, scale, bias, sums)
 
 
 @kernel
@@ -269,7 +280,7 @@ def close_panel(chunks: Chunks, block: int, slots: Int32) -> None:
         slots[chunks.keys[pair]] = -1
 
 
-@kernel_with(inline="always")
+@kernel
 def score_panel(
     chunks: Chunks,
     block: int,
@@ -294,14 +305,14 @@ def score_panel(
         factors[found] = values[at]
         found += np.int64(slot >= 0)
     lane_dot(places, factors, 0, found, panel, 0, sums, 0)
-    _finish(chunks, block, scale, bias, sums)
+    _finish(chunks.scales, chunks.bias, block, scale, bias, sums)
 
 
-@kernel_with(inline="always")
-def _finish(chunks: Chunks, block: int, scale: Any, bias: Any, sums: Float32) -> None:
+@kernel
+def _finish(scales: Float32, bias_weights: Float32, block: int, scale: Any, bias: Any, sums: Float32) -> None:
     for lane in range(LANES):
         at = block * LANES + lane
-        sums[lane] = sums[lane] * (np.float32(scale) * chunks.scales[at]) + np.float32(bias) * chunks.bias[at]
+        sums[lane] = sums[lane] * (np.float32(scale) * scales[at]) + np.float32(bias) * bias_weights[at]
 
 
 @kernel
