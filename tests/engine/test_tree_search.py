@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from longtail.engine import tree_search
 from longtail.engine.best_first import _insert_once, _pop, _push
+from longtail.engine.block_solver import LOGISTIC, SQUARED_HINGE
 from longtail.engine.lanes import LANES
-from longtail.engine.tree_search import LOGISTIC, SQUARED_HINGE, add_values, merge_found
+from longtail.engine.tree_search import add_values, merge_found
 from longtail.learners.trees import search as searching
 from longtail.learners.trees.chunk_weights import PRECISIONS, ChunkWeights, EncodedBlock
 from longtail.learners.trees.forest import Branches, LabelForest

@@ -259,3 +259,65 @@ def test_exact_search_is_for_one_tree():
     for wrong in (np.ones(3), -np.ones(Y.shape[1]), np.full(Y.shape[1], np.nan)):
         with pytest.raises(ParameterError, match="label_weights"):
             learner.predict_weighted_topk(X, wrong)
+
+
+def test_what_a_search_reads_is_checked_when_it_is_set_later():
+    X, Y = small_data()
+    learner = LabelTree(trees=2).fit(X, Y)
+    for name, value in (("beam", 0), ("beam", 2.5), ("discount", 2), ("discount", 0), ("search", "bestfirst")):
+        before = getattr(learner, name)
+        with pytest.raises(ParameterError, match=name):
+            learner.set_params(**{name: value}).predict_topk(X, 1)
+        learner.set_params(**{name: before})
+    with pytest.raises(InputError, match="trees=1"):
+        learner.set_params(search="best-first").predict_topk(X, 1)
+
+
+def test_given_propensities_are_refused_for_nodes():
+    from longtail.propensity import GivenPropensity
+    from longtail.weighting import PW
+
+    X, Y = small_data()
+    with pytest.raises(ParameterError, match="weighting"):
+        LabelTree(weighting=PW(propensity=GivenPropensity(values=np.full(Y.shape[1], 0.5)))).fit(X, Y)
+
+
+def test_new_labels_cost_what_they_would_cost_in_one_vs_rest():
+    """A rescaled weighting looks at the new labels alone."""
+    from longtail.learners.trees import growth
+    from longtail.weighting import PowerFrequency
+
+    X, Y = small_data(n_rows=200, n_features=80, n_labels=60, seed=4)
+    learner = LabelTree(leaf_size=8, arity=4, weighting=PowerFrequency(rescale=True)).fit(X, Y[:, :59])
+    seen = []
+    whole = growth.NodeTrainer.level
+
+    def level(self, *arguments):
+        seen.append(whole(self, *arguments).costs.positive[-1])
+        return whole(self, *arguments)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(growth.NodeTrainer, "level", level)
+        learner.add_labels(X, Y[:, 59:])
+    assert seen
+    assert all(cost == 1 for cost in seen)
+    with pytest.raises(ParameterError, match="memory_limit"):
+        learner.set_params(memory_limit="1MB").add_labels(X, Y[:, 59:])
+
+
+def test_another_weighting_does_not_resume_a_training():
+    """Where labels cost the same by both weightings, nodes don't."""
+    from longtail.weighting import PowerFrequency
+
+    X = sp.csr_array(np.eye(12, dtype=np.float32))
+    prints = [
+        LabelTree(weighting=PowerFrequency(beta=beta), leaf_size=2)._trainer(X, X).fingerprint() for beta in (0.5, 1.0)
+    ]
+    assert prints[0] != prints[1]
+
+
+def test_one_tree_of_ones_own_is_enough():
+    X, Y = small_data()
+    everything = [(label, "all") for label in range(Y.shape[1])]
+    with pytest.raises(ParameterError, match="trees"):
+        LabelTree(trees=2, tree=everything).fit(X, Y)

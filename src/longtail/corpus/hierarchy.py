@@ -297,7 +297,8 @@ def _form(path: Path) -> str:
     return "xml" if start.startswith(b"<") else "pairs"
 
 
-def _text(path: Path) -> str:
+def read_text(path: Path) -> str:
+    """Text of a UTF-8 file, compressed or not; a byte order mark is dropped."""
     with ByteReader(path) as stream:
         data = stream.readall()
     try:
@@ -309,7 +310,7 @@ def _text(path: Path) -> str:
 
 def _read_pairs(concepts: _Concepts, path: Path) -> None:
     is_first = True
-    for line, cells in _cells(_text(path), path):
+    for line, cells in _cells(read_text(path), path):
         if len(cells) != 2 or not cells[0]:
             raise InputError(
                 "must be a child and its parent with a tab or comma between; what has a comma in it stands in quotes.",
@@ -354,7 +355,7 @@ def _numbered(reader: Any, path: Path) -> Iterator[tuple[int, list[str]]]:
 
 def _read_json(concepts: _Concepts, path: Path) -> None:
     try:
-        found = json.loads(_text(path), object_pairs_hook=_without_twins)
+        found = json.loads(read_text(path), object_pairs_hook=_without_twins)
     except json.JSONDecodeError as error:
         raise InputError(f"is no JSON: {error.msg}.", path=path, line=error.lineno) from None
     except _TwinError as error:

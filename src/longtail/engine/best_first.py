@@ -11,7 +11,7 @@ from longtail.engine.chunks import Chunks, score_block
 from longtail.engine.jit import kernel
 from longtail.engine.lanes import LANES
 from longtail.engine.topk_kernels import insert
-from longtail.engine.tree_search import Rows, Shape, add_values
+from longtail.engine.tree_search import Rows, Shape, add_values, longest_row
 
 Float32 = npt.NDArray[np.float32]
 Int32 = npt.NDArray[np.int32]
@@ -108,9 +108,7 @@ def best_first_search(
     labels, scores : int32 and float32 arrays, shape (n, k)
         Filled with -1 and -inf; the ranking.
     """
-    longest = 0
-    for row in range(first, last):
-        longest = max(longest, rows.indptr[row + 1] - rows.indptr[row])
+    longest = longest_row(rows, first, last)
     places, factors = np.empty(longest + 1, np.int32), np.empty(longest + 1, np.float32)
     steps = np.empty(longest + 1, np.int64)
     sums = np.empty(LANES, np.float32)

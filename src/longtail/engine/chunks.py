@@ -1,7 +1,7 @@
 """Weights of tree nodes: small feature-major chunks, found by hashing, one for each block of 64 members of a node.
 
-A *pair* is a feature that has any weight in a block. Pairs are grouped into buckets by a hash of the feature, some two
-to a bucket, so that looking a feature up reads one line of `buckets` and one of `keys`. A pair with more than
+A *pair* is a feature that has any weight in a block. Pairs are grouped into buckets by a hash of the feature, two to
+four to a bucket, so that looking a feature up reads one line of `buckets` and one of `keys`. A pair with more than
 `DENSE_FROM` weights stands in a dense row of 64 lanes, which `lane_dot` reads at full width; the others are entries
 (lane, weight). Weights are float32, bfloat16 (uint16), float16 (int16) or whole numbers (int8) in units of the lane's
 own scale.

@@ -316,7 +316,10 @@ def read_rows(points: Any, labels: Int32 | None, part: slice) -> Rows:
         return rows.indptr[ends].astype(np.int64), rows.indices.astype(np.int32, copy=False), rows.data
     values = points[part] if labels is None else points[labels[part]]
     indptr = np.arange(len(values) + 1, dtype=np.int64) * points.shape[1]
-    return indptr, _pattern(points.shape[1])[: values.size], values.reshape(-1)
+    pattern = _pattern(points.shape[1])
+    if values.size > len(pattern):
+        pattern = np.tile(np.arange(points.shape[1], dtype=np.int32), len(values))
+    return indptr, pattern[: values.size], values.reshape(-1)
 
 
 @lru_cache(maxsize=2)

@@ -1,4 +1,4 @@
-"""Search through label trees: level by level with a beam for many rows at once, or best first and exactly.
+"""Search through label trees, level by level with a beam, for many rows at once.
 
 The score of a member of a node is ``value + discount * score of the node``, where the value is -max(0, 1 - z)^2 for the
 squared hinge and -log(1 + exp(-z)) for the logistic loss, z being the linear score; that of a root is 0. What comes out
@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from longtail.engine.block_solver import SQUARED_HINGE
 from longtail.engine.chunks import Chunks, close_panel, open_panel, score_block, score_panel
 from longtail.engine.jit import kernel, kernel_with
 from longtail.engine.lanes import LANES
@@ -22,8 +23,6 @@ Int32 = npt.NDArray[np.int32]
 Int64 = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
-SQUARED_HINGE, LOGISTIC = 0, 2
-"""Codes of the losses, as in `longtail.engine.block_solver`."""
 _PANEL_COST = 0.5  # to write a feature of a block out costs as much as to look up so many features of rows
 
 
@@ -79,7 +78,8 @@ def _sorted_by_node(nodes: Int32, count: int, first: int, last: int, order: Int6
 
 
 @kernel
-def _longest_row(rows: Rows, first: int, last: int) -> Any:
+def longest_row(rows: Rows, first: int, last: int) -> Any:
+    """Most non-zeros of rows `first` to `last`."""
     longest = 0
     for row in range(first, last):
         longest = max(longest, rows.indptr[row + 1] - rows.indptr[row])
@@ -129,7 +129,7 @@ def beam_search(
         All labels met with exp(path score), where a label can be met more than once; empty otherwise.
     """
     n, n_trees, beam = last - first, shape.n_trees, beam_nodes.shape[1]
-    places = np.empty(_longest_row(rows, first, last) + 1, np.int32)
+    places = np.empty(longest_row(rows, first, last) + 1, np.int32)
     factors, steps = np.empty(places.shape[0], np.float32), np.empty(places.shape[0], np.int64)
     sums = np.empty(LANES, np.float32)
     total = rows.indptr[last] - rows.indptr[first]
@@ -152,7 +152,12 @@ def beam_search(
     for level in range(depth):
         beam_nodes[:] = -1
         beam_scores[:] = -np.inf
-        _sorted_by_node(visit_nodes, visits, shape.level_starts[level], shape.level_starts[level + 1], order)
+        # What a node of the last level holds can't score more than the node's part: if that is too little, pass by.
+        passes_by = level + 2 == shape.level_starts.shape[0] and not collecting
+        if n > 1:
+            _sorted_by_node(visit_nodes, visits, shape.level_starts[level], shape.level_starts[level + 1], order)
+        else:
+            order[:visits] = np.arange(visits)  # best first
         start = 0
         while start < visits:
             node = visit_nodes[order[start]]
@@ -168,6 +173,8 @@ def beam_search(
                     visit = order[at]
                     one = visit_lists[visit]
                     row = one // n_trees
+                    if passes_by and discount * visit_scores[visit] < floors[row]:
+                        continue
                     begin, finish = rows.indptr[first + row], rows.indptr[first + row + 1]
                     if in_panel:
                         score_panel(

@@ -88,7 +88,7 @@ class Learner(BaseEstimator):
         TopK
         """
         check_is_fitted(self, "n_labels_")
-        return self._topk(self._check_rows(X), _checked_k(k), self._allowed(only, exclude))
+        return self._topk(self._check_rows(X), checked_k(k), self._allowed(only, exclude))
 
     def predict(self, X: Any, *, k: int = 100, min_score: float | None = None) -> sp.csr_array:
         """Decide on labels: a sparse 0/1 matrix with at most k labels a row, those that score above `min_score`.
@@ -99,7 +99,7 @@ class Learner(BaseEstimator):
         threshold = self._decision_threshold if min_score is None else min_score
         if isinstance(threshold, bool) or not isinstance(threshold, Real) or isnan(threshold):
             raise ParameterError("min_score", min_score, "must be a number or None")
-        top = self.predict_topk(X, min(_checked_k(k), max(self.n_labels_, 1)))
+        top = self.predict_topk(X, min(checked_k(k), max(self.n_labels_, 1)))
         return top.at_least(np.nextafter(np.float32(threshold), np.float32(np.inf))).indicator(self.n_labels_)
 
     @property
@@ -140,7 +140,7 @@ class Learner(BaseEstimator):
         if rows.shape[0] != 1:
             raise InputError(f"X has {rows.shape[0]} rows: explain one row at a time.")
         if labels is None:
-            best = self._topk(rows, _checked_k(k), None).labels[0]
+            best = self._topk(rows, checked_k(k), None).labels[0]
             chosen = best[best >= 0]
         else:
             chosen = self._label_ids("labels", labels)
@@ -227,7 +227,8 @@ class Learner(BaseEstimator):
         return tags
 
 
-def _checked_k(k: Any) -> int:
+def checked_k(k: Any) -> int:
+    """Number of labels to rank, checked."""
     if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
         raise ParameterError("k", k, "must be a whole number of at least 1")
     return int(k)

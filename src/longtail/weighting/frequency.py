@@ -49,7 +49,7 @@ class PowerFrequency(Weighting):
     beta : float
         How much rare labels are favoured, at least 0; 0 is no weighting.
     factor : float
-        Cost of a label that one row has.
+        Cost of a label that one row has; without effect where costs are rescaled.
     rescale : bool
         Scale the positive costs to mean 1 (`Costs.rescaled`).
 

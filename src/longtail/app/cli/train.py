@@ -169,6 +169,8 @@ def _give_labels(plan: TextLearner, dataset: Dataset, tree: Path | None, label_t
         if value is not None and "tree" not in known:
             raise ParameterError(option, str(value), "is for recipes of label trees; longtail recipes lists them")
     names = dataset.label_names or [str(label) for label in range(dataset.n_labels)]
+    if label_texts == "names" and dataset.label_names is None:
+        raise ParameterError("--label-texts", label_texts, "must be a file, because the labels have no names")
     if tree is not None:
         from longtail.corpus import read_hierarchy
 
@@ -179,7 +181,9 @@ def _give_labels(plan: TextLearner, dataset: Dataset, tree: Path | None, label_t
             path = Path(label_texts)
             if not path.is_file():
                 raise InputError("is no file: give a file with a text for each label, or 'names'.", path=path)
-            texts = path.read_text(encoding="utf-8").splitlines()
+            from longtail.corpus.hierarchy import read_text
+
+            texts = [line.removesuffix("\r") for line in read_text(path).removesuffix("\n").split("\n")]
         if len(texts) != dataset.n_labels:
             raise InputError(
                 f"has {len(texts):,} lines, and the data set {dataset.n_labels:,} labels: give a line a label.",

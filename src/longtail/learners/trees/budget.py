@@ -15,7 +15,7 @@ from longtail.engine.pool import StopFlag, run_blocks
 from longtail.errors import ParameterError
 from longtail.learners.estimate import Estimate
 from longtail.learners.linear.training import block_bytes
-from longtail.learners.trees.node_training import Level, NodeBlock, NodeTrainer, node_blocks
+from longtail.learners.trees.node_training import Level, NodeBlock, NodeTrainer, level_bytes, node_blocks
 
 _PILOTS = 6
 
@@ -102,7 +102,7 @@ def estimate_nodes(trainer: NodeTrainer, negatives: int, memory_limit: int | str
         size += tried[:, 1].sum() * weights.sum() / tried_weight
         each = max(each, node_bytes(trainer, level))
         peak = max(peak, float(watch.peak))
-    candidates = 16 * n_rows * negatives * forest.n_trees_
+    candidates = level_bytes(trainer, negatives)
     peak = max(peak, before + min(threads, max(len(blocks), 1)) * each + candidates, before + 2 * size + candidates)
     return Estimate(
         seconds=seconds,

@@ -114,6 +114,7 @@ class ChunkWeights(BaseEstimator):
         "members_",
     )
 
+    _trusted: bool = False
     n_features_: int
     block_starts_: npt.NDArray[np.int64]
     bucket_starts_: npt.NDArray[np.int64]
@@ -150,6 +151,7 @@ class ChunkWeights(BaseEstimator):
             for whole, part, start in zip(arrays, spool.read(int(number)), starts[at], strict=True):
                 whole[start : start + len(part)] = part
         made = cls()
+        made._trusted = True  # whole, since it was made here
         made.n_features_ = n_features
         made.block_starts_ = block_starts
         made.bucket_starts_, made.pair_starts_ = starts[:, 0] // 3, starts[:, 1].copy()
@@ -191,12 +193,12 @@ class ChunkWeights(BaseEstimator):
     @cached_property
     def chunks(self) -> Chunks:
         """Arrays for the kernels, checked once: a kernel trusts every index in them."""
-        if not all(hasattr(self, name) for name in self._stored) or not is_sound(self):
+        if not self._trusted and not (all(hasattr(self, name) for name in self._stored) and is_sound(self)):
             raise ModelError("The weights of the model don't fit together: its files were changed; train it again.")
+        bits = (np.frexp(np.diff(self.bucket_starts_) - 1)[1] - 1).astype(np.uint8)
         return Chunks(
-            np.log2(np.diff(self.bucket_starts_) - 1).astype(np.uint8), self.bucket_starts_, self.pair_starts_,
-            self.entry_starts_, self.dense_starts_, self.buckets_, self.keys_, self.kept_, self.lanes_, self.values_,
-            self.dense_, self.scales_, self.bias_, self.members_,
+            bits, self.bucket_starts_, self.pair_starts_, self.entry_starts_, self.dense_starts_, self.buckets_,
+            self.keys_, self.kept_, self.lanes_, self.values_, self.dense_, self.scales_, self.bias_, self.members_,
         )  # fmt: skip
 
     def check(self, forest: LabelForest, n_labels: int) -> None:

@@ -166,7 +166,7 @@ class LabelForest(BaseEstimator):
 
     @cached_property
     def overlaps(self) -> bool:
-        """Whether a label stands more than once in a tree; so it does in every forest of several trees."""
+        """Whether a search can meet a label more than once: there are several trees, or one holds it twice."""
         return self.n_trees_ > 1 or len(np.unique(self.labels_)) < len(self.labels_)
 
     @cached_property

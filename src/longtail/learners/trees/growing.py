@@ -11,10 +11,8 @@ import scipy.sparse as sp
 
 from longtail.engine.spool import BlockSpool
 from longtail.learners.trees.chunk_weights import ChunkWeights
-from longtail.learners.trees.node_training import Level, NodeBlock, NodeTrainer, node_blocks
+from longtail.learners.trees.node_training import Level, NodeBlock, NodeTrainer, level_bytes, node_blocks
 from longtail.learners.trees.search import TreeSearch
-
-_BYTES_A_VISIT = 28  # of a row at a node: twice in a sparse matrix, and once as a number
 
 
 @dataclass(frozen=True)
@@ -61,8 +59,7 @@ def grow(
         if not todo:
             continue
         candidates = None
-        sent = 0 if negatives is None or depth == 0 else negatives.nodes * forest.n_trees_
-        make_room(_BYTES_A_VISIT * int(trainer.Y.nnz + sent * trainer.X.shape[0]))
+        make_room(level_bytes(trainer, 0 if negatives is None else negatives.nodes))
         if negatives is not None:
             candidates = _sent(trainer, spool, block_starts, depth, negatives)
         level = trainer.level(depth, candidates)

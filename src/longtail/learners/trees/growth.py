@@ -9,11 +9,12 @@ import scipy.sparse as sp
 from longtail.engine.lanes import LANES
 from longtail.engine.spool import BlockSpool
 from longtail.learners.linear.problem import Settings
+from longtail.learners.trees.budget import affordable_threads
 from longtail.learners.trees.chunk_weights import ChunkWeights
 from longtail.learners.trees.forest import LabelForest
 from longtail.learners.trees.node_training import NodeBlock, NodeTrainer
 from longtail.learners.trees.search import TreeSearch
-from longtail.weighting import Weighting
+from longtail.weighting import Costs, Weighting
 
 Int64 = npt.NDArray[np.int64]
 
@@ -30,6 +31,7 @@ def insert_labels(
     *,
     beam: int,
     threads: int,
+    memory_limit: int | str | None = None,
 ) -> tuple[LabelForest, ChunkWeights]:
     """Give the trees and the weights with the labels of Y added; what was there is copied as it is."""
     old, old_weights, n_old = search.forest, search.weights, search.n_labels
@@ -37,7 +39,10 @@ def insert_labels(
     nodes, labels = _places(old, near, Y)
     forest = _with_labels(old, nodes, labels + np.int32(n_old))
     padded = sp.csr_array((Y.data, Y.indices + np.int32(n_old), Y.indptr), shape=(Y.shape[0], n_old + Y.shape[1]))
-    trainer = NodeTrainer(settings, X, padded, scales, forest, weighting, old_weights.precision, threads)
+    new = weighting.costs(np.bincount(Y.indices, minlength=Y.shape[1]), X.shape[0])
+    ones = np.ones(n_old, np.float32)
+    costs = Costs(np.concatenate([ones, new.positive]), np.concatenate([ones, new.negative]))
+    trainer = NodeTrainer(settings, X, padded, scales, forest, weighting, old_weights.precision, threads, costs)
     n_blocks = old_weights.n_blocks
     members = np.diff(old.child_starts_) + np.diff(old.label_starts_)
     new_blocks: list[NodeBlock] = []
@@ -56,7 +61,7 @@ def insert_labels(
                 for start in range(int(members[node]), size, LANES):
                     number = n_blocks + len(new_blocks) + len(todo)
                     todo.append(NodeBlock(number, node, start, min(start + LANES, size)))
-            for solved in trainer.train(depth, level, todo, threads):
+            for solved in trainer.train(depth, level, todo, affordable_threads(trainer, level, memory_limit)):
                 spool.append(solved)
             new_blocks += todo
         node_of_block = np.repeat(np.arange(old.n_nodes), np.diff(old_weights.block_starts_))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from functools import partial
+from functools import cache, partial
 from typing import Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
@@ -18,7 +18,7 @@ from longtail.engine.pool import thread_count
 from longtail.engine.spool import BlockSpool, is_resumable
 from longtail.engine.topk import TopK
 from longtail.errors import InputError, ParameterError
-from longtail.learners.base import Learner
+from longtail.learners.base import Learner, checked_k
 from longtail.learners.estimate import Estimate
 from longtail.learners.explanation import Explanation
 from longtail.learners.linear.problem import Settings
@@ -36,9 +36,12 @@ from longtail.learners.trees.partition import partition_labels
 from longtail.learners.trees.representation import represent_labels
 from longtail.learners.trees.search import TreeSearch
 from longtail.losses import Logistic, Loss, SquaredHinge, get_loss
-from longtail.weighting import Weighting, get_weighting
+from longtail.propensity import GivenPropensity, get_propensity
+from longtail.propensity.base import is_number
+from longtail.weighting import PropensityWeighting, Weighting, get_weighting
 
 Search = Literal["beam", "best-first"]
+_SEED_STEP = 1_000_003  # between the trees, so that those of neighbouring seeds differ
 _CODES: dict[type[Loss], int] = {SquaredHinge: SQUARED_HINGE, Logistic: LOGISTIC}
 
 
@@ -73,7 +76,7 @@ class LabelTree(Learner):
         Whether the leaves have the same size. If not, labels are parted by k-means into `arity` parts, and these again
         until they have at most `leaf_size` labels or `max_depth` is reached.
     max_depth : int, optional
-        Levels of nodes under the root at most; for trees that are not balanced.
+        Levels of nodes under the root at most, even where leaves must then have more than `leaf_size` labels.
     overlap : float
         Share of the labels that stand in a second leaf, those that lie closest to another one.
     tree : list of pairs, optional
@@ -202,18 +205,17 @@ class LabelTree(Learner):
             ("bias", 0.0, False, math.inf),
             ("prune_below", 0.0, False, math.inf),
             ("tolerance", 0.0, True, math.inf),
-            ("discount", 0.0, True, 1.0),
             ("overlap", 0.0, False, 1.0),
         )
         for name, least, exclusive, most in numbers:
             value = getattr(self, name)
-            if not (_is_number(value) and math.isfinite(value) and least <= value <= most) or (
+            if not (is_number(value) and math.isfinite(value) and least <= value <= most) or (
                 exclusive and value == least
             ):
                 wanted = f"{'above' if exclusive else 'of at least'} {least:g}"
                 raise ParameterError(name, value, f"must be a number {wanted}{f' and at most {most:g}' * (most < 2)}")
         whole = (
-            *(("trees", 1), ("leaf_size", 1), ("arity", 2), ("beam", 1), ("negatives", 0), ("seed", 0)),
+            *(("trees", 1), ("leaf_size", 1), ("arity", 2), ("negatives", 0), ("seed", 0)),
             *((name, 1) for name in ("max_depth", "max_passes", "dimensions") if getattr(self, name) is not None),
         )
         for name, least_int in whole:
@@ -223,19 +225,34 @@ class LabelTree(Learner):
         for name in ("normalise", "balanced"):
             if not isinstance(getattr(self, name), bool | np.bool_):
                 raise ParameterError(name, getattr(self, name), "must be True or False")
-        for name, choices in (("precision", PRECISIONS), ("search", get_args(Search))):
-            if getattr(self, name) not in choices:
-                raise ParameterError(name, getattr(self, name), f"must be one of {', '.join(choices)}")
+        if self.precision not in PRECISIONS:
+            raise ParameterError("precision", self.precision, f"must be one of {', '.join(PRECISIONS)}")
+        self._check_search()
         if self.search == "best-first" and self.trees > 1:
             raise ParameterError("search", self.search, "must be beam where there is more than one tree")
-        if self.bias_centre is not None and not (_is_number(self.bias_centre) and math.isfinite(self.bias_centre)):
+        if self.bias_centre is not None and not (is_number(self.bias_centre) and math.isfinite(self.bias_centre)):
             raise ParameterError("bias_centre", self.bias_centre, "must be a number or None")
         if type(get_loss(self.loss)) not in _CODES:
             raise ParameterError("loss", self.loss, "must be squared-hinge or logistic")
         if self.memory_limit is not None:
             parse_memory(self.memory_limit)
-        get_weighting(self.weighting)
+        weighting = get_weighting(self.weighting)
+        if isinstance(weighting, PropensityWeighting) and isinstance(
+            get_propensity(weighting.propensity), GivenPropensity
+        ):
+            raise ParameterError(
+                "weighting", self.weighting, "must have propensities by count: given ones are for labels, not for nodes"
+            )
         thread_count(self.threads)
+
+    def _check_search(self) -> None:
+        """Refuse what a search can't work with; these may be set on a fitted learner, so every search asks."""
+        if not (is_number(self.discount) and 0 < self.discount <= 1):
+            raise ParameterError("discount", self.discount, "must be a number above 0 and at most 1")
+        if isinstance(self.beam, bool) or not isinstance(self.beam, int | np.integer) or not 1 <= self.beam < 2**31:
+            raise ParameterError("beam", self.beam, f"must be a whole number from 1 to {2**31 - 1}")
+        if self.search not in get_args(Search):
+            raise ParameterError("search", self.search, f"must be one of {', '.join(get_args(Search))}")
 
     def predict_weighted_topk(self, X: Any, label_weights: Any, k: int = 5) -> TopK:
         """Rank exactly the k labels with the largest ``label_weights[label] * score``.
@@ -267,11 +284,9 @@ class LabelTree(Learner):
             raise ParameterError(
                 "label_weights", label_weights, f"must be {self.n_labels_} numbers from 0 to 1e30, one a label"
             )
-        if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
-            raise ParameterError("k", k, "must be a whole number of at least 1")
         if self.forest_.n_trees_ > 1:
             raise InputError("Only one tree can be searched exactly, and this learner has more: train with trees=1.")
-        top, _ = self._search.best_first(rows, self._scales(rows), int(k), weights, weights > 0, self.threads)
+        top, _ = self._search.best_first(rows, self._scales(rows), checked_k(k), weights, weights > 0, self.threads)
         return top
 
     def add_labels(self, X: Any, Y: Any) -> Self:
@@ -315,6 +330,7 @@ class LabelTree(Learner):
             get_weighting(self.weighting),
             beam=self.beam,
             threads=thread_count(self.threads),
+            memory_limit=self.memory_limit,
         )
         scaled = np.ceil(counts * (self.n_rows_ / rows.shape[0])).astype(np.int64)
         with self._whole_or_unchanged():
@@ -353,13 +369,17 @@ class LabelTree(Learner):
     def _partition(self, X: sp.csr_array, Y: sp.csr_array, scales: npt.NDArray[np.float64]) -> LabelForest:
         """Make the trees, over the labels that any row has."""
         present = np.flatnonzero(np.bincount(Y.indices, minlength=Y.shape[1])).astype(np.int32)
-        points = represent_labels(
-            self.representation, X, Y, scales, dimensions=self.dimensions, seed=self.seed, threads=self.threads
-        )
+        pairs = None if self.tree is None else list(self.tree)
+
+        @cache
+        def points() -> Any:
+            return represent_labels(
+                self.representation, X, Y, scales, dimensions=self.dimensions, seed=self.seed, threads=self.threads
+            )
 
         def part(labels: npt.NDArray[np.int32], seed: int) -> Branches:
             return partition_labels(
-                points,
+                points(),
                 labels,
                 arity=self.arity,
                 leaf_size=self.leaf_size,
@@ -370,13 +390,16 @@ class LabelTree(Learner):
             )
 
         made = []
-        for seed in range(self.seed, self.seed + self.trees):
-            if self.tree is None:
+        for tree in range(self.trees):
+            seed = self.seed + _SEED_STEP * tree
+            if pairs is None:
                 branches = part(present, seed)
             else:
-                branches = branches_from_pairs(self.tree, present, partial(part, seed=seed), n_labels=Y.shape[1])
+                branches = branches_from_pairs(pairs, present, partial(part, seed=seed), n_labels=Y.shape[1])
+                if self.trees > 1 and points.cache_info().currsize == 0:
+                    raise ParameterError("trees", self.trees, "must be 1 with a tree of your own that has every label")
             made.append(
-                with_overlap(branches, points, share=self.overlap, threads=self.threads) if self.overlap else branches
+                with_overlap(branches, points(), share=self.overlap, threads=self.threads) if self.overlap else branches
             )
         return LabelForest.from_branches(made)
 
@@ -395,6 +418,7 @@ class LabelTree(Learner):
 
     @property
     def _search(self) -> TreeSearch:
+        self._check_search()
         self.weights_.check(self.forest_, self.n_labels_)
         return TreeSearch(
             self.forest_, self.weights_, self._loss_code, float(self.discount), float(self.bias), self.n_labels_
@@ -417,7 +441,3 @@ class LabelTree(Learner):
             return np.ones(X.shape[0])
         squares = row_squares(X)
         return np.asarray(1 / np.sqrt(np.where(squares > 0, squares, 1)))
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)

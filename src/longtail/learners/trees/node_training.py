@@ -49,6 +49,12 @@ def node_blocks(forest: LabelForest) -> tuple[list[NodeBlock], Int64]:
     return blocks, starts
 
 
+def level_bytes(trainer: NodeTrainer, negatives: int) -> int:
+    """Memory that the rows of a level take while it is made ready: twice in a sparse matrix, and once as numbers."""
+    visits = int(trainer.Y.nnz) + int(trainer.X.shape[0]) * max(negatives, 1) * trainer.forest.n_trees_
+    return 28 * visits
+
+
 class Level(NamedTuple):
     """What the training of one level needs.
 
@@ -78,6 +84,8 @@ class NodeTrainer:
         Gives labels their costs by their counts, and nodes theirs by the rows that have any label under them.
     precision : NodePrecision
     threads : int
+    label_costs : Costs, optional
+        Of the labels, where their counts in Y don't tell.
     """
 
     settings: Settings
@@ -88,6 +96,7 @@ class NodeTrainer:
     weighting: Weighting
     precision: NodePrecision
     threads: int
+    label_costs: Costs | None = None
     _spare: SimpleQueue[_Scratch] = field(init=False, default_factory=SimpleQueue)
 
     def __post_init__(self) -> None:
@@ -117,20 +126,17 @@ class NodeTrainer:
         by_node = reach.tocsc()
         by_node.sort_indices()
         Y = self._labels_by_column
-        counts = np.diff(Y.indptr)
+        costs = self.label_costs or self.weighting.costs(np.diff(Y.indptr), self.X.shape[0])
         starts, rows = Y.indptr.astype(np.int64), Y.indices
         if last < forest.n_nodes:
             below = self._rows_under(int(last), int(self._level_starts[depth + 2])).tocsc()
             starts = np.concatenate([below.indptr[:-1].astype(np.int64), starts + below.nnz])
             rows = np.concatenate([below.indices, rows])
             node_costs = self.weighting.costs(np.diff(below.indptr), self.X.shape[0])
-            label_costs = self.weighting.costs(counts, self.X.shape[0])
             costs = Costs(
-                np.concatenate([node_costs.positive, label_costs.positive]),
-                np.concatenate([node_costs.negative, label_costs.negative]),
+                np.concatenate([node_costs.positive, costs.positive]),
+                np.concatenate([node_costs.negative, costs.negative]),
             )
-        else:
-            costs = self.weighting.costs(counts, self.X.shape[0])
         return Level(by_node.indptr.astype(np.int64), by_node.indices, starts, rows, costs)
 
     def _rows_under(self, first: int, last: int) -> sp.csr_array:
@@ -195,7 +201,8 @@ class NodeTrainer:
 
     def fingerprint(self, *more: object) -> bytes:
         """Digest of everything that the trained blocks depend on."""
-        parts = (__version__, self.settings, self.precision, self.X.shape, self.forest.n_trees_, more)
+        weighting = type(self.weighting).__name__, self.weighting.get_params()
+        parts = (__version__, self.settings, self.precision, self.X.shape, self.forest.n_trees_, weighting, more)
         digest = hashlib.blake2b(repr(parts).encode(), digest_size=32)
         costs = self.weighting.costs(np.diff(self._labels_by_column.indptr), self.X.shape[0])
         for array in (

@@ -14,7 +14,7 @@ from longtail.engine.lanes import LANES
 from longtail.engine.pool import StopFlag, run_blocks
 from longtail.engine.topk import TopK
 from longtail.engine.tree_search import Rows, Shape, beam_search, merge_found
-from longtail.errors import ModelError
+from longtail.errors import InputError, ModelError
 from longtail.learners.trees.chunk_weights import ChunkWeights
 from longtail.learners.trees.forest import LabelForest
 
@@ -73,7 +73,7 @@ class TreeSearch:
         n, n_trees, beam = X.shape[0], self.shape.n_trees, min(beam, self.forest.n_nodes)
         top = TopK(np.full((n, k), -1, np.int32), np.full((n, k), -np.inf, np.float32))
         most = self._most_found(beam) if self.forest.overlaps else 0
-        at_once = _ROWS_AT_ONCE if most == 0 else max(1, min(_ROWS_AT_ONCE, _FOUND_AT_ONCE // (most * n_trees)))
+        at_once = max(1, min(_ROWS_AT_ONCE, _FOUND_AT_ONCE // (max(most, beam) * n_trees)))
         rows, depth = self._rows(X, scales), self.forest.n_levels
         permitted, open_nodes = self._restrictions(allowed)
         chunks = self.weights.chunks
@@ -98,20 +98,20 @@ class TreeSearch:
     ) -> npt.NDArray[np.int32]:
         """Find the best nodes of level `depth` of each row and tree, -1 where there are fewer than `beam`."""
         n, n_trees, beam = X.shape[0], self.shape.n_trees, min(beam, self.forest.n_nodes)
-        nodes, scores = np.empty((n * n_trees, beam), np.int32), np.empty((n * n_trees, beam), np.float32)
+        nodes = np.empty((n * n_trees, beam), np.int32)
         rows, chunks = self._rows(X, scales), self.weights.chunks
         none = np.empty((0, 0), np.int32), np.empty((0, 0), np.float32), np.empty(0, np.int64)
 
         def search(first: int, last: int) -> None:
-            part = slice(first * n_trees, last * n_trees)
+            part, lists = slice(first * n_trees, last * n_trees), (last - first) * n_trees
             labels = np.full((last - first, 1), -1, np.int32)
             label_scores = np.full((last - first, 1), -np.inf, np.float32)
             beam_search(
                 rows, first, last, self.shape, chunks, self.loss, np.float32(self.discount), depth, _NO_FLAGS,
-                _NO_FLAGS, nodes[part], scores[part], labels, label_scores, *none,
+                _NO_FLAGS, nodes[part], np.empty((lists, beam), np.float32), labels, label_scores, *none,
             )  # fmt: skip
 
-        _in_chunks(search, n, _ROWS_AT_ONCE, threads)
+        _in_chunks(search, n, max(1, min(_ROWS_AT_ONCE, _FOUND_AT_ONCE // (beam * n_trees))), threads)
         return nodes.reshape(n, n_trees * beam)
 
     def best_first(
@@ -124,6 +124,8 @@ class TreeSearch:
         threads: int | None,
     ) -> tuple[TopK, npt.NDArray[np.int64]]:
         """Rank the exactly best k labels, by score or by weight times score; also tells how many nodes that opened."""
+        if self.shape.n_trees > 1:
+            raise InputError("Only one tree can be searched exactly, and this learner has more: train with trees=1.")
         n = X.shape[0]
         top = TopK(np.full((n, k), -1, np.int32), np.full((n, k), -np.inf, np.float32))
         visits = np.zeros(n, np.int64)
