@@ -199,7 +199,7 @@ def _longtail_tree(propensity: Propensity | str | None) -> Learner:
     from longtail.learners import LabelTree
     from longtail.weighting import PowerFrequency
 
-    return LabelTree(regularisation=0.5, weighting=PowerFrequency(beta=0.1, factor=1.5))
+    return LabelTree(regularisation=0.5, weighting=PowerFrequency(beta=0.1, factor=1.5), beam=8)
 
 
 _RECIPES = (
