@@ -440,4 +440,5 @@ class LabelTree(Learner):
         if not self.normalise:
             return np.ones(X.shape[0])
         squares = row_squares(X)
-        return np.asarray(1 / np.sqrt(np.where(squares > 0, squares, 1)))
+        squares[squares == 0] = 1
+        return np.asarray(1 / np.sqrt(squares))
