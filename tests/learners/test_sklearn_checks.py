@@ -2,9 +2,9 @@
 
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from longtail.learners import OneVsRest, Popularity
+from longtail.learners import LabelTree, OneVsRest, Popularity
 
-LEARNERS = [Popularity(), OneVsRest()]
+LEARNERS = [Popularity(), OneVsRest(), LabelTree()]
 
 WORDING = "asks for the wording of scikit-learn's message; the error is raised, in longtail's words"
 ONE_TARGET = "trains on a vector with one class a row; longtail's Y has a column a label"
