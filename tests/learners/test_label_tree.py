@@ -284,20 +284,20 @@ def test_given_propensities_are_refused_for_nodes():
 
 def test_new_labels_cost_what_they_would_cost_in_one_vs_rest():
     """A rescaled weighting looks at the new labels alone."""
-    from longtail.learners.trees import growth
+    from longtail.learners.trees import insertion
     from longtail.weighting import PowerFrequency
 
     X, Y = small_data(n_rows=200, n_features=80, n_labels=60, seed=4)
     learner = LabelTree(leaf_size=8, arity=4, weighting=PowerFrequency(rescale=True)).fit(X, Y[:, :59])
     seen = []
-    whole = growth.NodeTrainer.level
+    whole = insertion.NodeTrainer.level
 
     def level(self, *arguments):
         seen.append(whole(self, *arguments).costs.positive[-1])
         return whole(self, *arguments)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(growth.NodeTrainer, "level", level)
+        patch.setattr(insertion.NodeTrainer, "level", level)
         learner.add_labels(X, Y[:, 59:])
     assert seen
     assert all(cost == 1 for cost in seen)

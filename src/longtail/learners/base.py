@@ -187,6 +187,24 @@ class Learner(BaseEstimator):
         self.n_rows_, self.n_labels_ = (int(size) for size in Y.shape)
         self.label_counts_ = np.bincount(Y.indices, minlength=self.n_labels_).astype(np.int64)
 
+    def _check_new_labels(self, X: Any, Y: Any) -> tuple[sp.csr_array, sp.csr_array]:
+        """Rows and new labels that a fitted learner is to learn besides those it knows, checked."""
+        check_is_fitted(self, "n_labels_")
+        self._check_parameters()
+        rows, labels = self._check_rows(X), as_indicator(Y)
+        if rows.shape[0] != labels.shape[0]:
+            raise InputError(f"X has {rows.shape[0]} rows and Y has {labels.shape[0]}: they must be the same rows.")
+        if rows.shape[0] == 0:
+            raise InputError("X has no rows: nothing to learn the new labels from.")
+        return rows, labels
+
+    def _remember_new_labels(self, Y: sp.csr_array) -> None:
+        """Count new labels in, as many rows as they would have had among those of the first training."""
+        counts = np.bincount(Y.indices, minlength=Y.shape[1])
+        scaled = np.ceil(counts * (self.n_rows_ / Y.shape[0])).astype(np.int64)
+        self.label_counts_ = np.concatenate([self.label_counts_, scaled])
+        self.n_labels_ += int(Y.shape[1])
+
     def _check_rows(self, X: Any) -> sp.csr_array:
         rows = as_rows(X)
         if rows.shape[1] != self.n_features_in_:

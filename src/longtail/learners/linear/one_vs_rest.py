@@ -9,21 +9,19 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
-from sklearn.utils.validation import check_is_fitted
 
-from longtail.corpus.sparse import as_indicator
 from longtail.engine.block_solver import HINGE, LOGISTIC, SQUARED_HINGE
 from longtail.engine.memory import parse_memory, resident_memory
 from longtail.engine.pool import thread_count
 from longtail.engine.spool import BlockSpool, is_resumable
 from longtail.engine.topk import TopK
-from longtail.errors import InputError, ParameterError
+from longtail.errors import ParameterError
 from longtail.learners.base import Learner
 from longtail.learners.estimate import Estimate
 from longtail.learners.explanation import Explanation
 from longtail.learners.linear.pilot import estimate_blocks
 from longtail.learners.linear.problem import Settings
-from longtail.learners.linear.training import BlockTrainer, block_bytes, row_squares
+from longtail.learners.linear.training import BlockTrainer, block_bytes, row_scales
 from longtail.learners.linear.weights import BlockWeights, Precision
 from longtail.losses import Corrected, Hinge, Logistic, Loss, SquaredHinge, get_loss, margin_form
 from longtail.weighting import Costs, PropensityWeighting, Weighting, get_weighting
@@ -211,13 +209,7 @@ class OneVsRest(Learner):
         >>> learner.add_labels(X, [[0], [1], [0]]).n_labels_
         3
         """
-        check_is_fitted(self, "n_labels_")
-        self._check_parameters()
-        rows, labels = self._check_rows(X), as_indicator(Y)
-        if rows.shape[0] != labels.shape[0]:
-            raise InputError(f"X has {rows.shape[0]} rows and Y has {labels.shape[0]}: they must be the same rows.")
-        if rows.shape[0] == 0:
-            raise InputError("X has no rows: nothing to learn the new labels from.")
+        rows, labels = self._check_new_labels(X, Y)
         counts = np.bincount(labels.indices, minlength=labels.shape[1]).astype(np.int64)
         old = list(self.weights_.blocks())
         precision: Precision = "bfloat16" if self.weights_.panels_.dtype == np.uint16 else "float32"
@@ -229,11 +221,9 @@ class OneVsRest(Learner):
             self._train(trainer, blocks, spool)
             blocks[len(old) :] = [block_labels + np.int32(self.n_labels_) for block_labels in blocks[len(old) :]]
             weights = BlockWeights.assemble(spool, blocks, self.n_features_in_, precision)
-        scaled = np.ceil(counts * (self.n_rows_ / rows.shape[0])).astype(np.int64)
         with self._whole_or_unchanged():
             self.weights_ = weights
-            self.label_counts_ = np.concatenate([self.label_counts_, scaled])
-            self.n_labels_ += int(labels.shape[1])
+            self._remember_new_labels(labels)
         return self
 
     def _fit(self, X: sp.csr_array, Y: sp.csr_array) -> None:
@@ -260,7 +250,7 @@ class OneVsRest(Learner):
         costs = get_weighting(self.weighting).costs(counts, X.shape[0])
         corrected = costs.positive * margin_form(self.loss).costs(len(counts))
         costs = Costs(corrected.astype(np.float32), costs.negative)
-        return BlockTrainer(settings, X, Y.tocsc(), self._scales(row_squares(X)), costs, precision or self.precision)
+        return BlockTrainer(settings, X, Y.tocsc(), row_scales(X, self.normalise), costs, precision or self.precision)
 
     def _train(self, trainer: BlockTrainer, blocks: list[npt.NDArray[np.int32]], spool: BlockSpool) -> None:
         """Train the blocks that the spool doesn't hold yet, in as many threads as the memory allows."""
@@ -301,7 +291,7 @@ class OneVsRest(Learner):
         known = lane_of_label[labels] >= 0
         effects = np.zeros((X.nnz, len(labels)))
         effects[:, known] = self.weights_.of_features(X.indices, lane_of_label[labels[known]])
-        effects *= (X.data * self._scales(row_squares(X))[0])[:, None]
+        effects *= (X.data * row_scales(X, self.normalise)[0])[:, None]
         return [
             Explanation.from_effects(int(label), float(bias), X.indices, effects[:, column])
             for column, (label, bias) in enumerate(zip(labels, self.intercept_[labels], strict=True))
@@ -309,12 +299,7 @@ class OneVsRest(Learner):
 
     def _topk(self, X: sp.csr_array, k: int, allowed: npt.NDArray[np.bool_] | None) -> TopK:
         self.weights_.check(self.n_labels_)
-        return self.weights_.rank(X, self._scales(row_squares(X)), self.bias, k, allowed, self.threads)
-
-    def _scales(self, squared_lengths: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        if not self.normalise:
-            return np.ones(len(squared_lengths))
-        return np.asarray(1 / np.sqrt(np.where(squared_lengths > 0, squared_lengths, 1)))
+        return self.weights_.rank(X, row_scales(X, self.normalise), self.bias, k, allowed, self.threads)
 
 
 def _is_number(value: object) -> bool:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from queue import Empty, SimpleQueue
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -61,14 +62,10 @@ class BlockTrainer:
 
     def __post_init__(self) -> None:
         X = self.X
-        occurrences = np.zeros(X.shape[1], np.int64)
-        count_features(X.indices, occurrences)
-        self._by_frequency = np.argsort(-occurrences, kind="stable").astype(np.int32)
-        renumbered = np.empty(X.shape[1], np.int32)
-        renumbered[self._by_frequency] = np.arange(X.shape[1], dtype=np.int32)
+        self._by_frequency, indices = renumbered_by_frequency(X)
         self.rows = Rows(
             indptr=X.indptr.astype(np.int64, copy=False),
-            indices=renumbered[X.indices],
+            indices=indices,
             values=X.data,
             scales=self.scales,
             squares=(row_squares(X) * self.scales * self.scales + self.settings.bias**2).astype(np.float32),
@@ -123,14 +120,9 @@ class BlockTrainer:
     def fingerprint(self, blocks: Sequence[Labels]) -> bytes:
         """Digest of everything that the trained blocks depend on."""
         settings = replace(self.settings, max_passes=passes_over(self.settings, self.X.shape[0]))
-        digest = hashlib.blake2b(repr((__version__, settings, self.precision, self.X.shape)).encode(), digest_size=32)
-        for array in (
-            *(self.X.indptr, self.X.indices, self.X.data, self.Y.indptr, self.Y.indices, self.scales),
-            *(self.costs.positive, self.costs.negative, *blocks),
-        ):
-            digest.update(f"{array.dtype} {len(array)} ".encode())
-            digest.update(np.ascontiguousarray(array).data)
-        return digest.digest()
+        arrays = (self.X.indptr, self.X.indices, self.X.data, self.Y.indptr, self.Y.indices, self.scales)
+        costs = (self.costs.positive, self.costs.negative)
+        return digest_of((settings, self.precision, self.X.shape), (*arrays, *costs, *blocks))
 
     def _bounded_thresholds(
         self,
@@ -172,6 +164,34 @@ def block_bytes(n_rows: int, n_features: int, *, bounded: bool = False) -> int:
     """Memory that a thread needs, in bytes: to train a block, for results that wait, and for `bounded` pruning."""
     weights, waiting, trials = 4 * LANES * n_features, LANES * n_features, 15 * LANES * n_features * bounded
     return weights + waiting + trials + (5 * LANES + 10) * n_rows
+
+
+def renumbered_by_frequency(X: sp.csr_array) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+    """Features from the most frequent to the rarest, and the indices of X in these new numbers."""
+    occurrences = np.zeros(X.shape[1], np.int64)
+    count_features(X.indices, occurrences)
+    by_frequency = np.argsort(-occurrences, kind="stable").astype(np.int32)
+    number = np.empty(X.shape[1], np.int32)
+    number[by_frequency] = np.arange(X.shape[1], dtype=np.int32)
+    return by_frequency, number[X.indices]
+
+
+def digest_of(described: object, arrays: Iterable[npt.NDArray[Any]]) -> bytes:
+    """Digest of what can be described in words and of some arrays; the version of longtail is part of it."""
+    digest = hashlib.blake2b(repr((__version__, described)).encode(), digest_size=32)
+    for array in arrays:
+        digest.update(f"{array.dtype} {len(array)} ".encode())
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.digest()
+
+
+def row_scales(X: sp.csr_array, normalise: bool) -> npt.NDArray[np.float64]:
+    """Factor of each row: one over its length, or 1 where rows are not normalised or empty."""
+    if not normalise:
+        return np.ones(X.shape[0])
+    squares = row_squares(X)
+    squares[squares == 0] = 1
+    return np.asarray(1 / np.sqrt(squares))
 
 
 def row_squares(X: sp.csr_array) -> npt.NDArray[np.float64]:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from sklearn.base import BaseEstimator
 
 from longtail.engine.chunks import DENSE_FROM, Chunks, bucket_bits, encode_block, lane_sizes, sort_into_buckets
-from longtail.engine.lanes import LANES, from_bfloat16, to_bfloat16
+from longtail.engine.lanes import LANES, to_bfloat16
 from longtail.engine.panels import count_kept
 from longtail.engine.spool import BlockSpool
 from longtail.errors import ModelError
@@ -238,12 +238,3 @@ def narrowed(values: npt.NDArray[np.float32], precision: NodePrecision) -> npt.N
     if precision == "int8":
         return np.rint(values).astype(np.int8)
     return values
-
-
-def widened(values: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
-    """Weights that were kept by `narrowed`, as float32; those of int8 still without their scale."""
-    if values.dtype == np.uint16:
-        return from_bfloat16(values)
-    if values.dtype == np.int16:
-        return values.view(np.float16).astype(np.float32)
-    return values.astype(np.float32)

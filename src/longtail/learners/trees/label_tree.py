@@ -11,25 +11,24 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
-from longtail.corpus.sparse import as_indicator
 from longtail.engine.block_solver import LOGISTIC, SQUARED_HINGE
 from longtail.engine.memory import parse_memory
 from longtail.engine.pool import thread_count
 from longtail.engine.spool import BlockSpool, is_resumable
 from longtail.engine.topk import TopK
-from longtail.errors import InputError, ParameterError
+from longtail.errors import ParameterError
 from longtail.learners.base import Learner, checked_k
 from longtail.learners.estimate import Estimate
 from longtail.learners.explanation import Explanation
 from longtail.learners.linear.problem import Settings
-from longtail.learners.linear.training import row_squares
+from longtail.learners.linear.training import row_scales
 from longtail.learners.trees.budget import affordable_threads, estimate_nodes, make_room
 from longtail.learners.trees.chunk_weights import PRECISIONS, ChunkWeights, NodePrecision
 from longtail.learners.trees.explaining import explain_label
 from longtail.learners.trees.forest import Branches, LabelForest
 from longtail.learners.trees.given import branches_from_pairs
 from longtail.learners.trees.growing import Negatives, grow
-from longtail.learners.trees.growth import insert_labels
+from longtail.learners.trees.insertion import insert_labels
 from longtail.learners.trees.node_training import NodeTrainer
 from longtail.learners.trees.overlap import with_overlap
 from longtail.learners.trees.partition import partition_labels
@@ -284,8 +283,6 @@ class LabelTree(Learner):
             raise ParameterError(
                 "label_weights", label_weights, f"must be {self.n_labels_} numbers from 0 to 1e30, one a label"
             )
-        if self.forest_.n_trees_ > 1:
-            raise InputError("Only one tree can be searched exactly, and this learner has more: train with trees=1.")
         top, _ = self._search.best_first(rows, self._scales(rows), checked_k(k), weights, weights > 0, self.threads)
         return top
 
@@ -313,14 +310,7 @@ class LabelTree(Learner):
         >>> learner.add_labels(X, [[0], [1], [0]]).n_labels_
         3
         """
-        check_is_fitted(self, "n_labels_")
-        self._check_parameters()
-        rows, labels = self._check_rows(X), as_indicator(Y)
-        if rows.shape[0] != labels.shape[0]:
-            raise InputError(f"X has {rows.shape[0]} rows and Y has {labels.shape[0]}: they must be the same rows.")
-        if rows.shape[0] == 0:
-            raise InputError("X has no rows: nothing to learn the new labels from.")
-        counts = np.bincount(labels.indices, minlength=labels.shape[1]).astype(np.int64)
+        rows, labels = self._check_new_labels(X, Y)
         forest, weights = insert_labels(
             self._search,
             self._settings(),
@@ -332,11 +322,9 @@ class LabelTree(Learner):
             threads=thread_count(self.threads),
             memory_limit=self.memory_limit,
         )
-        scaled = np.ceil(counts * (self.n_rows_ / rows.shape[0])).astype(np.int64)
         with self._whole_or_unchanged():
             self.forest_, self.weights_ = forest, weights
-            self.label_counts_ = np.concatenate([self.label_counts_, scaled])
-            self.n_labels_ += int(labels.shape[1])
+            self._remember_new_labels(labels)
         return self
 
     def _fit(self, X: sp.csr_array, Y: sp.csr_array) -> None:
@@ -437,8 +425,4 @@ class LabelTree(Learner):
         return self._search.labels(X, self._scales(X), k, self.beam, allowed, self.threads)
 
     def _scales(self, X: sp.csr_array) -> npt.NDArray[np.float64]:
-        if not self.normalise:
-            return np.ones(X.shape[0])
-        squares = row_squares(X)
-        squares[squares == 0] = 1
-        return np.asarray(1 / np.sqrt(squares))
+        return row_scales(X, self.normalise)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Generator
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
@@ -12,14 +11,12 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from longtail import __version__
 from longtail.engine.block_solver import Memory, Rows, solve_block
 from longtail.engine.lanes import LANES
 from longtail.engine.node_rows import gather_positives, gather_rows, size_of_rows
 from longtail.engine.pool import StopFlag, run_blocks
-from longtail.engine.rows import count_features
 from longtail.learners.linear.problem import Settings, bias_start, lane_costs, make_problem, random_state
-from longtail.learners.linear.training import row_squares
+from longtail.learners.linear.training import digest_of, renumbered_by_frequency, row_squares
 from longtail.learners.trees.chunk_weights import EncodedBlock, NodePrecision
 from longtail.learners.trees.forest import LabelForest
 from longtail.weighting import Costs, Weighting
@@ -101,13 +98,8 @@ class NodeTrainer:
 
     def __post_init__(self) -> None:
         X = self.X
-        occurrences = np.zeros(X.shape[1], np.int64)
-        count_features(X.indices, occurrences)
-        self._by_frequency = np.argsort(-occurrences, kind="stable").astype(np.int32)
-        renumbered = np.empty(X.shape[1], np.int32)
-        renumbered[self._by_frequency] = np.arange(X.shape[1], dtype=np.int32)
+        self._by_frequency, self._indices = renumbered_by_frequency(X)
         self._indptr = X.indptr.astype(np.int64, copy=False)
-        self._indices = renumbered[X.indices]
         self._squares = (row_squares(X) * self.scales * self.scales + self.settings.bias**2).astype(np.float32)
         self._labels_by_column = self.Y.tocsc()
         self._level_starts = self.forest.level_starts
@@ -202,17 +194,11 @@ class NodeTrainer:
     def fingerprint(self, *more: object) -> bytes:
         """Digest of everything that the trained blocks depend on."""
         weighting = type(self.weighting).__name__, self.weighting.get_params()
-        parts = (__version__, self.settings, self.precision, self.X.shape, self.forest.n_trees_, weighting, more)
-        digest = hashlib.blake2b(repr(parts).encode(), digest_size=32)
+        described = (self.settings, self.precision, self.X.shape, self.forest.n_trees_, weighting, more)
         costs = self.weighting.costs(np.diff(self._labels_by_column.indptr), self.X.shape[0])
-        for array in (
-            *(self.X.indptr, self.X.indices, self.X.data, self.Y.indptr, self.Y.indices, self.scales),
-            *(costs.positive, costs.negative),
-            *(self.forest.child_starts_, self.forest.label_starts_, self.forest.labels_),
-        ):
-            digest.update(f"{array.dtype} {len(array)} ".encode())
-            digest.update(np.ascontiguousarray(array).data)
-        return digest.digest()
+        arrays = (self.X.indptr, self.X.indices, self.X.data, self.Y.indptr, self.Y.indices, self.scales)
+        shape = (self.forest.child_starts_, self.forest.label_starts_, self.forest.labels_)
+        return digest_of(described, (*arrays, costs.positive, costs.negative, *shape))
 
 
 class _Scratch:
