@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from longtail.engine.chunks import DENSE_FROM
 from longtail.engine.lanes import to_bfloat16
 from longtail.engine.spool import BlockSpool
 from longtail.errors import ModelError
@@ -138,7 +139,7 @@ def test_starts_that_are_off_by_one_are_seen(name):
     ],
 )  # fmt: skip
 def test_numbers_that_point_elsewhere_are_seen(name, number):
-    sparse = int(np.flatnonzero(WORLD.weights.kept_ < 20)[0])
+    sparse = int(np.flatnonzero(WORLD.weights.kept_ < DENSE_FROM)[0])
     with pytest.raises(ModelError):
         with_number(name, sparse if name == "kept_" else 0, number).chunks  # noqa: B018
 
@@ -228,7 +229,9 @@ def test_numbers_of_weights_that_changed_places_are_seen():
     first, last = (int(weights.pair_starts_[-2]), int(weights.pair_starts_[-1]))
     middle = first + int(weights.buckets_[line, 0])
     kept = weights.kept_.copy()
-    sparse = [np.flatnonzero(kept[part] <= 20) + part.start for part in (slice(first, middle), slice(middle, last))]
+    sparse = [
+        np.flatnonzero(kept[part] <= DENSE_FROM) + part.start for part in (slice(first, middle), slice(middle, last))
+    ]
     kept[sparse[0][0]] -= 1
     kept[sparse[1][0]] += 1
     with pytest.raises(ModelError):

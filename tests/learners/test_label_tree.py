@@ -7,6 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 from longtail import LabelTree, Model, load, resumable
+from longtail.engine.chunks import DENSE_FROM
 from longtail.engine.spool import BlockSpool
 from longtail.errors import InputError, ParameterError
 from tests.learners.contract import MatrixContract, assert_same, small_data
@@ -50,7 +51,7 @@ def path_scores(learner, X):
     for block, encoded in enumerate(learner.weights_.blocks()):
         entry = row = 0
         for key, kept in zip(encoded.keys, encoded.kept, strict=True):
-            if kept > 20:
+            if kept > DENSE_FROM:
                 dense[block * 64 : (block + 1) * 64, key] = encoded.dense.reshape(-1, 64)[row]
                 row += 1
             else:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from longtail.engine.rows import BAD_COLUMN, BAD_OFFSETS, NOT_CANONICAL, NOT_FINITE, find_fault
 from longtail.errors import InputError
 
 
@@ -21,9 +22,8 @@ def as_rows(X: Any, *, name: str = "X") -> sp.csr_array:
     >>> as_rows([[0, 2.5], [1, 0]]).nnz
     2
     """
-    matrix = _canonical(X, np.float32, name)
-    if not np.isfinite(matrix.data).all():
-        row = int(np.searchsorted(matrix.indptr, np.flatnonzero(~np.isfinite(matrix.data))[0], "right")) - 1
+    matrix, row = _canonical(X, np.float32, name)
+    if row is not None:
         raise InputError(f"{name} has a NaN or infinite value in row {row}: remove or replace it.")
     return matrix
 
@@ -36,8 +36,8 @@ def as_indicator(Y: Any, *, name: str = "Y") -> sp.csr_array:
     >>> as_indicator([[0, 7], [1, 0]]).data
     array([1., 1.], dtype=float32)
     """
-    matrix = _canonical(Y, np.float32, name)
-    if not np.isfinite(matrix.data).all():
+    matrix, row = _canonical(Y, np.float32, name)
+    if row is not None:
         raise InputError(f"{name} has a NaN or infinite value: labels are 0 or 1.")
     if (matrix.data == 1).all():
         return matrix
@@ -48,7 +48,8 @@ def as_indicator(Y: Any, *, name: str = "Y") -> sp.csr_array:
     return matrix
 
 
-def _canonical(values: Any, dtype: type, name: str) -> sp.csr_array:
+def _canonical(values: Any, dtype: type, name: str) -> tuple[sp.csr_array, int | None]:
+    """Bring a matrix into canonical CSR; also tell the first row with a value that isn't finite."""
     if not sp.issparse(values):
         values = np.asarray(values)
         if values.ndim != 2:
@@ -60,31 +61,44 @@ def _canonical(values: Any, dtype: type, name: str) -> sp.csr_array:
         raise InputError(f"{name} must have rows and columns, got {given.ndim} dimension(s): reshape it.")
     is_ours = isinstance(given, sp.csr_array) and given.dtype == dtype
     matrix: sp.csr_array = given if is_ours else sp.csr_array(given, dtype=dtype)
-    _check_indices(matrix, name)
-    if not matrix.has_canonical_format:
+    if not (matrix.indices.dtype == np.int32 and _are_contiguous(matrix)):
+        matrix = _plain(matrix, name)
+    fault, row = _fault(matrix)
+    if fault == BAD_OFFSETS:
+        raise InputError(f"{name} has row offsets that don't fit its values: it is not a valid sparse matrix.")
+    if fault == BAD_COLUMN:
+        raise InputError(f"{name} has a column index outside its {matrix.shape[1]} columns.")
+    if fault == NOT_CANONICAL:
         if np.shares_memory(matrix.data, getattr(given, "data", matrix.data)):
             matrix = matrix.copy()
+        matrix.has_canonical_format = matrix.has_sorted_indices = False
         matrix.sum_duplicates()
-    if matrix.indices.dtype == np.int32 and _are_contiguous(matrix):
-        return matrix
-    if matrix.nnz >= 2**31:
-        raise InputError(f"{name} has {matrix.nnz:,} non-zeros, and 2,147,483,647 is the most: use fewer rows.")
-    data = np.ascontiguousarray(matrix.data)
-    indices, indptr = (np.ascontiguousarray(part, np.int32) for part in (matrix.indices, matrix.indptr))
-    plain = sp.csr_array((data, indices, indptr), shape=matrix.shape)
-    plain.has_canonical_format = True
-    return plain
+        fault, row = _fault(matrix)
+    return matrix, row if fault == NOT_FINITE else None
+
+
+def _fault(matrix: sp.csr_array) -> tuple[int, int]:
+    return find_fault(matrix.indptr, matrix.indices, matrix.data, matrix.shape[1])  # type: ignore[no-any-return]
 
 
 def _are_contiguous(matrix: sp.csr_array) -> bool:
     return all(part.flags.c_contiguous for part in (matrix.data, matrix.indices, matrix.indptr))
 
 
-def _check_indices(matrix: sp.csr_array, name: str) -> None:
-    """Refuse what scipy's constructor lets through and kernels would read past the end of memory for."""
-    indices, indptr = matrix.indices, matrix.indptr
-    whole = indptr[0] == 0 and indptr[-1] <= min(len(indices), len(matrix.data)) and (indptr[1:] >= indptr[:-1]).all()
-    if not whole:
-        raise InputError(f"{name} has row offsets that don't fit its values: it is not a valid sparse matrix.")
-    if len(indices) and (indices.min() < 0 or indices.max() >= matrix.shape[1]):
+def _plain(matrix: sp.csr_array, name: str) -> sp.csr_array:
+    """Make the arrays contiguous and the indices int32, unless one of them doesn't fit."""
+    if matrix.nnz >= 2**31:
+        raise InputError(f"{name} has {matrix.nnz:,} non-zeros, and 2,147,483,647 is the most: use fewer rows.")
+    indices = matrix.indices
+    if indices.dtype != np.int32 and len(indices) and not 0 <= indices.min() <= indices.max() < matrix.shape[1]:
         raise InputError(f"{name} has a column index outside its {matrix.shape[1]} columns.")
+    if (
+        matrix.indptr.dtype != np.int32
+        and len(matrix.indptr)
+        and not 0 <= matrix.indptr.min() <= matrix.indptr.max() < 2**31
+    ):
+        raise InputError(f"{name} has row offsets that don't fit its values: it is not a valid sparse matrix.")
+    plain = sp.csr_array(matrix.shape, dtype=matrix.dtype)
+    plain.data = np.ascontiguousarray(matrix.data)
+    plain.indices, plain.indptr = (np.ascontiguousarray(part, np.int32) for part in (indices, matrix.indptr))
+    return plain

@@ -21,8 +21,8 @@ Float32 = npt.NDArray[np.float32]
 Int32 = npt.NDArray[np.int32]
 Int64 = npt.NDArray[np.int64]
 
-DENSE_FROM = 20
-"""Pairs with more weights than this stand in dense rows: at 32 both take the same space, at 8 the same time."""
+DENSE_FROM = 10
+"""Pairs with more weights than this stand in dense rows: at 32 both take the same space, below 10 the same time."""
 PAIRS_A_BUCKET = 2
 
 

@@ -2,10 +2,46 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
 from longtail.engine.jit import kernel
+
+BAD_OFFSETS, BAD_COLUMN, NOT_CANONICAL, NOT_FINITE = 1, 2, 3, 4
+
+
+@kernel
+def find_fault(
+    indptr: npt.NDArray[Any], indices: npt.NDArray[np.int32], values: npt.NDArray[np.float32], n_columns: int
+) -> Any:
+    """Look for what makes CSR arrays unfit for kernels, the gravest first: 0, or its code, and the row.
+
+    `BAD_OFFSETS` and `BAD_COLUMN` would have kernels read past the end of memory. `NOT_CANONICAL` means columns that
+    don't rise inside of a row, `NOT_FINITE` NaN or infinity.
+    """
+    n = indptr.shape[0] - 1
+    if indptr[0] != 0 or indptr[n] > min(indices.shape[0], values.shape[0]):
+        return BAD_OFFSETS, 0
+    for row in range(n):
+        if indptr[row + 1] < indptr[row]:
+            return BAD_OFFSETS, row
+    unsorted, infinite = -1, -1
+    for row in range(n):
+        before = np.int32(-1)
+        for at in range(indptr[row], indptr[row + 1]):
+            column = indices[at]
+            if column < 0 or column >= n_columns:
+                return BAD_COLUMN, row
+            if column <= before:
+                unsorted = row
+            before = column
+            if infinite < 0 and not np.isfinite(values[at]):
+                infinite = row
+    if unsorted >= 0:
+        return NOT_CANONICAL, unsorted
+    return (NOT_FINITE, infinite) if infinite >= 0 else (0, 0)
 
 
 @kernel
@@ -18,6 +54,14 @@ def squared_lengths(
         for at in range(indptr[row], indptr[row + 1]):
             total += np.float64(values[at]) * np.float64(values[at])
         out[row] = total
+
+
+@kernel
+def inverse_lengths(indptr: npt.NDArray[Any], values: npt.NDArray[np.float32], out: npt.NDArray[np.float64]) -> None:
+    """Set `out` to one over the length of each row, 1 for rows without length."""
+    squared_lengths(indptr, values, out)
+    for row in range(out.shape[0]):
+        out[row] = 1 / np.sqrt(out[row]) if out[row] > 0 else 1.0
 
 
 @kernel

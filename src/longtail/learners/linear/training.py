@@ -17,7 +17,7 @@ from longtail.engine.block_loss import block_losses
 from longtail.engine.block_solver import Memory, Problem, Rows, solve_block
 from longtail.engine.lanes import LANES, from_bfloat16, to_bfloat16
 from longtail.engine.pool import StopFlag, run_blocks
-from longtail.engine.rows import count_features, squared_lengths
+from longtail.engine.rows import count_features, inverse_lengths, squared_lengths
 from longtail.learners.linear.problem import (
     Settings,
     bias_start,
@@ -189,9 +189,9 @@ def row_scales(X: sp.csr_array, normalise: bool) -> npt.NDArray[np.float64]:
     """Factor of each row: one over its length, or 1 where rows are not normalised or empty."""
     if not normalise:
         return np.ones(X.shape[0])
-    squares = row_squares(X)
-    squares[squares == 0] = 1
-    return np.asarray(1 / np.sqrt(squares))
+    scales = np.empty(X.shape[0])
+    inverse_lengths(X.indptr, X.data, scales)
+    return scales
 
 
 def row_squares(X: sp.csr_array) -> npt.NDArray[np.float64]:

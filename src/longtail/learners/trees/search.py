@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +24,7 @@ Flags = npt.NDArray[np.bool_]
 _ROWS_AT_ONCE = 4096
 _FOUND_AT_ONCE = 1 << 22
 _NO_FLAGS = np.empty(0, np.bool_)
+_NOTHING_COLLECTED = np.empty((0, 0), np.int32), np.empty((0, 0), np.float32), np.empty(0, np.int64)
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,7 @@ class TreeSearch:
     bias: float
     n_labels: int
 
-    @property
+    @cached_property
     def shape(self) -> Shape:
         """Shape of the trees for the kernels."""
         return Shape(
@@ -79,9 +81,13 @@ class TreeSearch:
         chunks = self.weights.chunks
 
         def search(first: int, last: int) -> None:
-            count = (last - first) * n_trees if most else 0
-            found = np.empty((count, most), np.int32), np.empty((count, most), np.float32), np.zeros(count, np.int64)
-            lists = (last - first) * n_trees
+            lists, found = (last - first) * n_trees, _NOTHING_COLLECTED
+            if most:
+                found = (
+                    np.empty((lists, most), np.int32),
+                    np.empty((lists, most), np.float32),
+                    np.zeros(lists, np.int64),
+                )
             beam_search(
                 rows, first, last, self.shape, chunks, self.loss, np.float32(self.discount), depth, open_nodes,
                 permitted, np.empty((lists, beam), np.int32), np.empty((lists, beam), np.float32),
@@ -100,7 +106,6 @@ class TreeSearch:
         n, n_trees, beam = X.shape[0], self.shape.n_trees, min(beam, self.forest.n_nodes)
         nodes = np.empty((n * n_trees, beam), np.int32)
         rows, chunks = self._rows(X, scales), self.weights.chunks
-        none = np.empty((0, 0), np.int32), np.empty((0, 0), np.float32), np.empty(0, np.int64)
 
         def search(first: int, last: int) -> None:
             part, lists = slice(first * n_trees, last * n_trees), (last - first) * n_trees
@@ -108,7 +113,8 @@ class TreeSearch:
             label_scores = np.full((last - first, 1), -np.inf, np.float32)
             beam_search(
                 rows, first, last, self.shape, chunks, self.loss, np.float32(self.discount), depth, _NO_FLAGS,
-                _NO_FLAGS, nodes[part], np.empty((lists, beam), np.float32), labels, label_scores, *none,
+                _NO_FLAGS, nodes[part], np.empty((lists, beam), np.float32), labels, label_scores,
+                *_NOTHING_COLLECTED,
             )  # fmt: skip
 
         _in_chunks(search, n, max(1, min(_ROWS_AT_ONCE, _FOUND_AT_ONCE // (beam * n_trees))), threads)
