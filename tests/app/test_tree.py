@@ -23,7 +23,7 @@ from longtail.app.tree.text import plain
 from longtail.corpus import Tfidf
 from longtail.errors import InputError, ModelError, ParameterError
 from longtail.learners import Popularity, TextLearner
-from longtail.learners.trees.forest import Branches, LabelForest
+from longtail.learners.label_trees.forest import Branches, LabelForest
 from longtail.store import Model, register
 from longtail.store.registry import name_of
 

@@ -21,7 +21,7 @@ from longtail.engine.chunks import (
 )
 from longtail.engine.lanes import LANES
 from longtail.engine.spool import BlockSpool
-from longtail.learners.trees.chunk_weights import PRECISIONS, ChunkWeights, EncodedBlock
+from longtail.learners.label_trees.chunk_weights import PRECISIONS, ChunkWeights, EncodedBlock
 
 SEEDS = st.integers(0, 2**32 - 1)
 # Largest relative error of one weight: half a unit in the last of 24, 8 or 11 bits.

@@ -17,11 +17,11 @@ from longtail.engine.best_first import _insert_once, _pop, _push
 from longtail.engine.block_solver import LOGISTIC, SQUARED_HINGE
 from longtail.engine.lanes import LANES
 from longtail.engine.tree_search import add_values, merge_found
-from longtail.learners.trees import search as searching
-from longtail.learners.trees.chunk_weights import PRECISIONS, ChunkWeights, EncodedBlock
-from longtail.learners.trees.forest import Branches, LabelForest
-from longtail.learners.trees.node_training import node_blocks
-from longtail.learners.trees.search import TreeSearch
+from longtail.learners.label_trees import search as searching
+from longtail.learners.label_trees.chunk_weights import PRECISIONS, ChunkWeights, EncodedBlock
+from longtail.learners.label_trees.forest import Branches, LabelForest
+from longtail.learners.label_trees.node_training import node_blocks
+from longtail.learners.label_trees.search import TreeSearch
 from tests.engine.test_chunks import assembled
 
 SEEDS = st.integers(0, 2**32 - 1)

@@ -9,8 +9,8 @@ from longtail.engine.chunks import DENSE_FROM
 from longtail.engine.lanes import to_bfloat16
 from longtail.engine.spool import BlockSpool
 from longtail.errors import ModelError
-from longtail.learners.trees.chunk_weights import PRECISIONS, ChunkWeights, EncodedBlock, key_dtype, narrowed
-from longtail.learners.trees.forest import LabelForest
+from longtail.learners.label_trees.chunk_weights import PRECISIONS, ChunkWeights, EncodedBlock, key_dtype, narrowed
+from longtail.learners.label_trees.forest import LabelForest
 from tests.engine.test_chunks import assembled, random_block
 from tests.engine.test_tree_search import random_rows, random_world
 

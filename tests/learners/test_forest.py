@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from longtail.errors import InputError
-from longtail.learners.trees.forest import Branches, LabelForest
-from longtail.learners.trees.node_training import node_blocks
+from longtail.learners.label_trees.forest import Branches, LabelForest
+from longtail.learners.label_trees.node_training import node_blocks
 
 
 def branches(parents, under):

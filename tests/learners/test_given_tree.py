@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from longtail.corpus import read_hierarchy
 from longtail.errors import ParameterError
-from longtail.learners.trees.forest import Branches, LabelForest
-from longtail.learners.trees.given import branches_from_pairs
+from longtail.learners.label_trees.forest import Branches, LabelForest
+from longtail.learners.label_trees.given import branches_from_pairs
 
 
 def none_left(labels):

@@ -147,7 +147,7 @@ def test_leaf_weights_without_negatives_are_those_of_one_vs_rest_on_the_rows_of_
     rows = np.flatnonzero(Y[:, labels].sum(axis=1))
     alone = OneVsRest(**common).fit(X[rows], Y[rows][:, labels])
     search = learner._search
-    from longtail.learners.trees.explaining import _linear
+    from longtail.learners.label_trees.explaining import _linear
 
     for at, label in enumerate(labels):
         for row in (0, 50):
@@ -285,7 +285,7 @@ def test_given_propensities_are_refused_for_nodes():
 
 def test_new_labels_cost_what_they_would_cost_in_one_vs_rest():
     """A rescaled weighting looks at the new labels alone."""
-    from longtail.learners.trees import insertion
+    from longtail.learners.label_trees import insertion
     from longtail.weighting import PowerFrequency
 
     X, Y = small_data(n_rows=200, n_features=80, n_labels=60, seed=4)

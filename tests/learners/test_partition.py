@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from longtail.errors import InputError, ParameterError
-from longtail.learners.trees import overlap, partition
-from longtail.learners.trees.forest import Branches, LabelForest
-from longtail.learners.trees.overlap import with_overlap
-from longtail.learners.trees.partition import partition_labels
+from longtail.learners.label_trees import overlap, partition
+from longtail.learners.label_trees.forest import Branches, LabelForest
+from longtail.learners.label_trees.overlap import with_overlap
+from longtail.learners.label_trees.partition import partition_labels
 
 
 def random_points(n, dimensions=16, seed=0):

@@ -3,8 +3,8 @@ import pytest
 import scipy.sparse as sp
 
 from longtail.errors import InputError, ParameterError
-from longtail.learners.trees import representation
-from longtail.learners.trees.representation import represent_labels
+from longtail.learners.label_trees import representation
+from longtail.learners.label_trees.representation import represent_labels
 
 X = sp.csr_array(np.array([[3, 4, 0], [0, 0, 2], [0, 5, 0]], np.float32))
 Y = sp.csr_array(np.array([[1, 1, 0, 0], [0, 1, 0, 1], [0, 1, 0, 0]], np.float32))

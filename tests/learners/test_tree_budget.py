@@ -8,9 +8,9 @@ from longtail import LabelTree, Model, resumable
 from longtail.engine.memory import resident_memory
 from longtail.engine.spool import BlockSpool
 from longtail.errors import InputError, ModelError, ParameterError
-from longtail.learners.trees import budget, growing
-from longtail.learners.trees.chunk_weights import ChunkWeights
-from longtail.learners.trees.node_training import node_blocks
+from longtail.learners.label_trees import budget, growing
+from longtail.learners.label_trees.chunk_weights import ChunkWeights
+from longtail.learners.label_trees.node_training import node_blocks
 from tests.learners.contract import small_data
 
 
@@ -62,7 +62,7 @@ def test_a_limit_does_not_change_what_is_learnt(monkeypatch):
         asked.append(whole(trainer, level, limit))
         return asked[-1]
 
-    monkeypatch.setattr("longtail.learners.trees.label_tree.affordable_threads", counted)
+    monkeypatch.setattr("longtail.learners.label_trees.label_tree.affordable_threads", counted)
     used = resident_memory()
     monkeypatch.setattr(budget, "resident_memory", lambda: used)
     trainer = LabelTree(**DEEP)._trainer(X, Y)

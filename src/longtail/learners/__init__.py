@@ -4,10 +4,10 @@ from longtail.learners.base import Learner
 from longtail.learners.calibration import Calibration
 from longtail.learners.estimate import Estimate
 from longtail.learners.explanation import Explanation
+from longtail.learners.label_trees import ChunkWeights, LabelForest, LabelTree
 from longtail.learners.linear import BlockWeights, OneVsRest
 from longtail.learners.popularity import Popularity
 from longtail.learners.text import TextLearner
-from longtail.learners.trees import ChunkWeights, LabelForest, LabelTree
 
 __all__ = [
     "BlockWeights",

@@ -21,8 +21,8 @@ from longtail.errors import InputError
 from longtail.learners.base import Learner
 from longtail.learners.estimate import Estimate
 from longtail.learners.explanation import Explanation
+from longtail.learners.label_trees import LabelTree
 from longtail.learners.linear import OneVsRest
-from longtail.learners.trees import LabelTree
 
 
 class TextLearner(Learner):

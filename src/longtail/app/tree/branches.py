@@ -51,7 +51,7 @@ def top_of(
     Examples
     --------
     >>> import numpy as np
-    >>> from longtail.learners.trees.forest import Branches, LabelForest
+    >>> from longtail.learners.label_trees.forest import Branches, LabelForest
     >>> forest = LabelForest.from_branches([Branches([-1, 0, 0], [1, 1, 2], [0, 2, 1])])
     >>> seen = Outline(forest, np.array([5, 9, 7]))
     >>> top_of(seen, 0, depth=0).children_left_out
@@ -76,7 +76,7 @@ def leading_to(seen: Outline, root: int, labels: Iterable[int]) -> Branch | None
     Examples
     --------
     >>> import numpy as np
-    >>> from longtail.learners.trees.forest import Branches, LabelForest
+    >>> from longtail.learners.label_trees.forest import Branches, LabelForest
     >>> forest = LabelForest.from_branches([Branches([-1, 0, 0], [1, 1, 2], [0, 2, 1])])
     >>> [child.labels for child in leading_to(Outline(forest, np.array([5, 9, 7])), 0, [2]).children]
     [[2]]

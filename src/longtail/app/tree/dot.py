@@ -31,7 +31,7 @@ def dot(seen: Outline, branches: Iterable[Branch], *, rest: bool = True) -> str:
     --------
     >>> import numpy as np
     >>> from longtail.app.tree import top_of
-    >>> from longtail.learners.trees.forest import Branches, LabelForest
+    >>> from longtail.learners.label_trees.forest import Branches, LabelForest
     >>> forest = LabelForest.from_branches([Branches([-1, 0], [1, 1], [0, 1])])
     >>> seen = Outline(forest, np.array([5, 9]), ["car", "bus"])
     >>> print(dot(seen, [top_of(seen, 0)]).splitlines()[-5])

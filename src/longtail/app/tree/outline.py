@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from longtail.errors import InputError
-from longtail.learners.trees.forest import LabelForest
+from longtail.learners.label_trees.forest import LabelForest
 
 if TYPE_CHECKING:
     from longtail.store import Model
@@ -86,7 +86,7 @@ class Outline:
 
     Examples
     --------
-    >>> from longtail.learners.trees.forest import Branches
+    >>> from longtail.learners.label_trees.forest import Branches
     >>> forest = LabelForest.from_branches([Branches([-1, 0, 0], [1, 1, 2], [0, 2, 1])])
     >>> seen = Outline(forest, np.array([5, 9, 7]), ["car", "bus", "ship"])
     >>> seen.name(1), int(seen.sizes[1]), int(seen.recorded[1])

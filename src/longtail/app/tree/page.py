@@ -38,7 +38,7 @@ def page(
 
     Examples
     --------
-    >>> from longtail.learners.trees.forest import Branches, LabelForest
+    >>> from longtail.learners.label_trees.forest import Branches, LabelForest
     >>> forest = LabelForest.from_branches([Branches([-1, 0], [1, 1], [0, 1])])
     >>> page(Outline(forest, np.array([5, 9]), ["car", "bus"]), "toy").startswith("<!doctype html>")
     True
@@ -71,7 +71,7 @@ def contents(seen: Outline, begins: Sequence[int], labels: Sequence[int] = ()) -
 
     Examples
     --------
-    >>> from longtail.learners.trees.forest import Branches, LabelForest
+    >>> from longtail.learners.label_trees.forest import Branches, LabelForest
     >>> forest = LabelForest.from_branches([Branches([-1, 0, 0], [1, 1, 2], [0, 2, 1])])
     >>> found = contents(Outline(forest, np.array([5, 9, 7]), ["car", "bus", "ship"]), [0])
     >>> found["names"], found["labels"]

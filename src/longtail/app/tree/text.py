@@ -63,7 +63,7 @@ def lines(
     --------
     >>> import numpy as np
     >>> from longtail.app.tree import top_of
-    >>> from longtail.learners.trees.forest import Branches, LabelForest
+    >>> from longtail.learners.label_trees.forest import Branches, LabelForest
     >>> forest = LabelForest.from_branches([Branches([-1, 0, 0], [1, 1, 2], [0, 2, 1])])
     >>> seen = Outline(forest, np.array([5, 9, 7]), ["car", "bus", "ship"])
     >>> print(*lines(seen, top_of(seen, 0, labels=1)), sep="\n")

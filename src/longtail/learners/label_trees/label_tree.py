@@ -20,20 +20,20 @@ from longtail.errors import ParameterError
 from longtail.learners.base import Learner, checked_k
 from longtail.learners.estimate import Estimate
 from longtail.learners.explanation import Explanation
+from longtail.learners.label_trees.budget import affordable_threads, estimate_nodes, make_room
+from longtail.learners.label_trees.chunk_weights import PRECISIONS, ChunkWeights, NodePrecision
+from longtail.learners.label_trees.explaining import explain_label
+from longtail.learners.label_trees.forest import Branches, LabelForest
+from longtail.learners.label_trees.given import branches_from_pairs
+from longtail.learners.label_trees.growing import Negatives, grow
+from longtail.learners.label_trees.insertion import insert_labels
+from longtail.learners.label_trees.node_training import NodeTrainer
+from longtail.learners.label_trees.overlap import with_overlap
+from longtail.learners.label_trees.partition import partition_labels
+from longtail.learners.label_trees.representation import represent_labels
+from longtail.learners.label_trees.search import TreeSearch
 from longtail.learners.linear.problem import Settings
 from longtail.learners.linear.training import row_scales
-from longtail.learners.trees.budget import affordable_threads, estimate_nodes, make_room
-from longtail.learners.trees.chunk_weights import PRECISIONS, ChunkWeights, NodePrecision
-from longtail.learners.trees.explaining import explain_label
-from longtail.learners.trees.forest import Branches, LabelForest
-from longtail.learners.trees.given import branches_from_pairs
-from longtail.learners.trees.growing import Negatives, grow
-from longtail.learners.trees.insertion import insert_labels
-from longtail.learners.trees.node_training import NodeTrainer
-from longtail.learners.trees.overlap import with_overlap
-from longtail.learners.trees.partition import partition_labels
-from longtail.learners.trees.representation import represent_labels
-from longtail.learners.trees.search import TreeSearch
 from longtail.losses import Logistic, Loss, SquaredHinge, get_loss
 from longtail.propensity import GivenPropensity, get_propensity
 from longtail.propensity.base import is_number

@@ -15,8 +15,8 @@ from longtail.engine.lanes import LANES, to_bfloat16
 from longtail.engine.panels import count_kept
 from longtail.engine.spool import BlockSpool
 from longtail.errors import ModelError
-from longtail.learners.trees.forest import LabelForest
-from longtail.learners.trees.soundness import STORED_AS, is_sound
+from longtail.learners.label_trees.forest import LabelForest
+from longtail.learners.label_trees.soundness import STORED_AS, is_sound
 
 NodePrecision = Literal["float32", "bfloat16", "float16", "int8"]
 PRECISIONS = get_args(NodePrecision)

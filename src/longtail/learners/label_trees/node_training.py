@@ -15,10 +15,10 @@ from longtail.engine.block_solver import Memory, Rows, solve_block
 from longtail.engine.lanes import LANES
 from longtail.engine.node_rows import gather_positives, gather_rows, size_of_rows
 from longtail.engine.pool import StopFlag, run_blocks
+from longtail.learners.label_trees.chunk_weights import EncodedBlock, NodePrecision
+from longtail.learners.label_trees.forest import LabelForest
 from longtail.learners.linear.problem import Settings, bias_start, lane_costs, make_problem, random_state
 from longtail.learners.linear.training import digest_of, renumbered_by_frequency, row_squares
-from longtail.learners.trees.chunk_weights import EncodedBlock, NodePrecision
-from longtail.learners.trees.forest import LabelForest
 from longtail.weighting import Costs, Weighting
 
 Int32 = npt.NDArray[np.int32]

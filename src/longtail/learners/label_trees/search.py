@@ -16,8 +16,8 @@ from longtail.engine.pool import StopFlag, run_blocks
 from longtail.engine.topk import TopK
 from longtail.engine.tree_search import Rows, Shape, beam_search, merge_found
 from longtail.errors import InputError, ModelError
-from longtail.learners.trees.chunk_weights import ChunkWeights
-from longtail.learners.trees.forest import LabelForest
+from longtail.learners.label_trees.chunk_weights import ChunkWeights
+from longtail.learners.label_trees.forest import LabelForest
 
 Flags = npt.NDArray[np.bool_]
 

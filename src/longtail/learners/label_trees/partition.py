@@ -24,7 +24,7 @@ from longtail.engine.clustering import (
 from longtail.engine.lanes import LANES
 from longtail.engine.pool import StopFlag, run_blocks
 from longtail.errors import InputError, ParameterError
-from longtail.learners.trees.forest import Branches
+from longtail.learners.label_trees.forest import Branches
 
 Float32 = npt.NDArray[np.float32]
 Int32 = npt.NDArray[np.int32]

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from longtail.corpus.hierarchy import find_circle, shown_circle
 from longtail.errors import ParameterError
-from longtail.learners.trees.forest import Branches
+from longtail.learners.label_trees.forest import Branches
 
 Int32 = npt.NDArray[np.int32]
 Concept = int | str

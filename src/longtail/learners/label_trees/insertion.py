@@ -8,12 +8,12 @@ import scipy.sparse as sp
 
 from longtail.engine.lanes import LANES
 from longtail.engine.spool import BlockSpool
+from longtail.learners.label_trees.budget import affordable_threads
+from longtail.learners.label_trees.chunk_weights import ChunkWeights
+from longtail.learners.label_trees.forest import LabelForest
+from longtail.learners.label_trees.node_training import NodeBlock, NodeTrainer
+from longtail.learners.label_trees.search import TreeSearch
 from longtail.learners.linear.problem import Settings
-from longtail.learners.trees.budget import affordable_threads
-from longtail.learners.trees.chunk_weights import ChunkWeights
-from longtail.learners.trees.forest import LabelForest
-from longtail.learners.trees.node_training import NodeBlock, NodeTrainer
-from longtail.learners.trees.search import TreeSearch
 from longtail.weighting import Costs, Weighting
 
 Int64 = npt.NDArray[np.int64]

@@ -10,7 +10,7 @@ from longtail.engine.block_solver import LOGISTIC
 from longtail.engine.chunks import find_weight
 from longtail.engine.lanes import LANES
 from longtail.learners.explanation import Explanation
-from longtail.learners.trees.search import TreeSearch
+from longtail.learners.label_trees.search import TreeSearch
 
 Float64 = npt.NDArray[np.float64]
 

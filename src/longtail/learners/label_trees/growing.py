@@ -10,9 +10,9 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from longtail.engine.spool import BlockSpool
-from longtail.learners.trees.chunk_weights import ChunkWeights
-from longtail.learners.trees.node_training import Level, NodeBlock, NodeTrainer, level_bytes, node_blocks
-from longtail.learners.trees.search import TreeSearch
+from longtail.learners.label_trees.chunk_weights import ChunkWeights
+from longtail.learners.label_trees.node_training import Level, NodeBlock, NodeTrainer, level_bytes, node_blocks
+from longtail.learners.label_trees.search import TreeSearch
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ from longtail.engine.memory import MemoryWatch, parse_memory, resident_memory
 from longtail.engine.pool import StopFlag, run_blocks
 from longtail.errors import ParameterError
 from longtail.learners.estimate import Estimate
+from longtail.learners.label_trees.node_training import Level, NodeBlock, NodeTrainer, level_bytes, node_blocks
 from longtail.learners.linear.training import block_bytes
-from longtail.learners.trees.node_training import Level, NodeBlock, NodeTrainer, level_bytes, node_blocks
 
 _PILOTS = 6
 
