@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 __all__ = [
+    "CentroidReranker",
     "Dataset",
+    "InstanceForest",
     "Interrupted",
     "JainPropensity",
     "LabelTree",
@@ -36,14 +38,17 @@ if TYPE_CHECKING:
     from longtail.engine.spool import resumable
     from longtail.engine.topk import TopK
     from longtail.errors import Interrupted, LongtailError
-    from longtail.learners import LabelTree, Learner, OneVsRest, Popularity, TextLearner
+    from longtail.learners import InstanceForest, LabelTree, Learner, OneVsRest, Popularity, TextLearner
     from longtail.metrics import evaluate
     from longtail.propensity import JainPropensity
     from longtail.recipes import recipe
     from longtail.store import Model, load
+    from longtail.tail import CentroidReranker
 
 _PLACES = {
+    "CentroidReranker": "longtail.tail",
     "Dataset": "longtail.corpus",
+    "InstanceForest": "longtail.learners",
     "Interrupted": "longtail.errors",
     "JainPropensity": "longtail.propensity",
     "LabelTree": "longtail.learners",

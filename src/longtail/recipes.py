@@ -36,6 +36,13 @@ _PLT = (
     "Wydmuch, Jasinska, Kuznetsov, Busa-Fekete and Dembczyński: A No-regret Generalization of Hierarchical Softmax to "
     "Extreme Multi-label Classification. NeurIPS 2018."
 )
+_FASTXML = (
+    "Prabhu and Varma: FastXML: A Fast, Accurate and Stable Tree-classifier for Extreme Multi-label Learning. KDD 2014."
+)
+_PFASTREXML = (
+    "Jain, Prabhu and Varma: Extreme Multi-label Loss Functions for Recommendation, Tagging, Ranking and Other Missing "
+    "Label Applications. KDD 2016."
+)
 
 
 @dataclass(frozen=True)
@@ -195,6 +202,22 @@ def _plt(propensity: Propensity | str | None) -> Learner:
     )  # fmt: skip
 
 
+def _fastxml(propensity: Propensity | str | None) -> Learner:
+    from longtail.learners import InstanceForest
+
+    return InstanceForest(trees=50, leaf_size=10, leaf_labels=100, regularisation=1.0)
+
+
+def _pfastxml(propensity: Propensity | str | None) -> Learner:
+    return _fastxml(propensity).set_params(weighting=_weighting("inverse-propensity", propensity), ideal=False)
+
+
+def _pfastrexml(propensity: Propensity | str | None) -> Learner:
+    from longtail.tail import CentroidReranker
+
+    return CentroidReranker(learner=_pfastxml(propensity), gamma=30.0, alpha=0.8, candidates=1000)
+
+
 def _longtail_tree(propensity: Propensity | str | None) -> Learner:
     from longtail.learners import LabelTree
     from longtail.weighting import PowerFrequency
@@ -262,6 +285,24 @@ _RECIPES = (
         "A probabilistic label tree: logistic loss, C = 10, exact search; scores are probabilities.",
         _PLT,
         _plt,
+    ),
+    Recipe(
+        "fastxml",
+        "Fifty trees over rows that part them by nDCG, leaves of 10 rows.",
+        _FASTXML,
+        _fastxml,
+    ),
+    Recipe(
+        "pfastxml",
+        "fastxml whose trees gain 1/p by a label, for labels that went unrecorded.",
+        _PFASTREXML,
+        _pfastxml,
+    ),
+    Recipe(
+        "pfastrexml",
+        "pfastxml ranked anew by the distance to each label's centroid, alpha = 0.8, gamma = 30, for the rare labels.",
+        _PFASTREXML,
+        _pfastrexml,
     ),
     Recipe(
         "longtail-tree",

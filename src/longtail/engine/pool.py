@@ -104,6 +104,34 @@ def run_blocks(
             pool.shutdown(wait=True, cancel_futures=True)
 
 
+def in_chunks(
+    work: Callable[[int, int], None], n: int, at_once: int, threads: int | None, description: str = "working"
+) -> None:
+    """Call ``work(first, last)`` for n rows, at most `at_once` of them at a time; a few rows take no thread.
+
+    How rows are cut depends on their number alone, never on the threads.
+
+    Examples
+    --------
+    >>> parts = []
+    >>> in_chunks(lambda first, last: parts.append((first, last)), 100, 64, threads=1)
+    >>> parts
+    [(0, 64), (64, 100)]
+    """
+    if n == 0:
+        return
+    at_once = min(at_once, max(64, -(-n // 4)))
+    if n <= at_once:
+        work(0, n)
+        return
+
+    def chunk(first: int, stop: StopFlag) -> None:
+        work(first, min(first + at_once, n))
+
+    for _ in run_blocks(chunk, range(0, n, at_once), threads=threads, description=description, unit="chunks"):
+        pass
+
+
 def _announce(finished_blocks: SimpleQueue[Any], index: int, future: Future[Any]) -> None:
     finished_blocks.put((index, future))
 

@@ -4,6 +4,7 @@ from longtail.learners.base import Learner
 from longtail.learners.calibration import Calibration
 from longtail.learners.estimate import Estimate
 from longtail.learners.explanation import Explanation
+from longtail.learners.instance_trees import InstanceForest, InstanceTrees
 from longtail.learners.label_trees import ChunkWeights, LabelForest, LabelTree
 from longtail.learners.linear import BlockWeights, OneVsRest
 from longtail.learners.popularity import Popularity
@@ -15,6 +16,8 @@ __all__ = [
     "ChunkWeights",
     "Estimate",
     "Explanation",
+    "InstanceForest",
+    "InstanceTrees",
     "LabelForest",
     "LabelTree",
     "Learner",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,9 @@ class Explanation:
     parts : list of (str, float)
         Name of a feature (a word, or the feature's number as text) and what it added, the largest effect first;
         features without effect are left out.
+    sources : list of (str, float)
+        Parts of the learner, such as the trees of a forest, and what each of them contributed; empty where there is
+        only one.
 
     Examples
     --------
@@ -37,6 +40,7 @@ class Explanation:
     score: float
     bias: float
     parts: list[tuple[str, float]]
+    sources: list[tuple[str, float]] = field(default_factory=list)
 
     @classmethod
     def from_effects(
@@ -46,6 +50,10 @@ class Explanation:
         order = np.argsort(-np.abs(effects), kind="stable")
         parts = [(str(features[at]), float(effects[at])) for at in order if effects[at] != 0]
         return cls(label, str(label), bias + float(effects.sum()), bias, parts)
+
+    def with_sources(self, sources: list[tuple[str, float]]) -> Explanation:
+        """Name the parts of the learner, the largest contribution first."""
+        return replace(self, sources=sorted(sources, key=lambda source: -abs(source[1])))
 
     def renamed(self, name: str | None = None, features: list[str] | None = None) -> Explanation:
         """Put names in the place of numbers: of the label, and of the features, which are numbers here."""

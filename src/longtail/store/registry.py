@@ -25,12 +25,15 @@ _ROOMS = {
         "BlockWeights",
         "Calibration",
         "ChunkWeights",
+        "InstanceForest",
+        "InstanceTrees",
         "LabelForest",
         "LabelTree",
         "OneVsRest",
         "Popularity",
         "TextLearner",
     ),
+    "tail": ("CentroidReranker",),
 }
 _PUBLIC = {name: f"longtail.{room}" for room, names in _ROOMS.items() for name in names}
 _registered: dict[str, type[Any]] = {}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -12,7 +11,7 @@ import scipy.sparse as sp
 
 from longtail.engine.best_first import best_first_search
 from longtail.engine.lanes import LANES
-from longtail.engine.pool import StopFlag, run_blocks
+from longtail.engine.pool import in_chunks
 from longtail.engine.topk import TopK
 from longtail.engine.tree_search import Rows, Shape, beam_search, merge_found
 from longtail.errors import InputError, ModelError
@@ -96,7 +95,7 @@ class TreeSearch:
             if most:
                 merge_found(n_trees, *found, self.n_labels, top.labels[first:last], top.scores[first:last])
 
-        _in_chunks(search, n, at_once, threads)
+        in_chunks(search, n, at_once, threads, "searching the tree")
         return top
 
     def nodes(
@@ -117,7 +116,8 @@ class TreeSearch:
                 *_NOTHING_COLLECTED,
             )  # fmt: skip
 
-        _in_chunks(search, n, max(1, min(_ROWS_AT_ONCE, _FOUND_AT_ONCE // (beam * n_trees))), threads)
+        at_once = max(1, min(_ROWS_AT_ONCE, _FOUND_AT_ONCE // (beam * n_trees)))
+        in_chunks(search, n, at_once, threads, "searching the tree")
         return nodes.reshape(n, n_trees * beam)
 
     def best_first(
@@ -150,7 +150,7 @@ class TreeSearch:
                 of_labels, permitted, visits[first:last], top.labels[first:last], top.scores[first:last],
             )  # fmt: skip
 
-        _in_chunks(search, n, _ROWS_AT_ONCE, threads)
+        in_chunks(search, n, _ROWS_AT_ONCE, threads, "searching the tree")
         return top, visits
 
     def _rows(self, X: sp.csr_array, scales: npt.NDArray[np.float64]) -> Rows:
@@ -182,20 +182,3 @@ class TreeSearch:
             largest = np.sort(blocks[first:last])[::-1]
             total += int(largest[: 1 if first == 0 else beam].sum())
         return total
-
-
-def _in_chunks(search: Callable[[int, int], None], n: int, at_once: int, threads: int | None) -> None:
-    """Call ``search(first, last)`` for all rows, a few at a time."""
-    if n == 0:
-        return
-    at_once = min(at_once, max(64, -(-n // 4)))  # by the rows alone: the threads must not change the result
-    tasks = range(0, n, at_once)
-
-    def task(first: int, stop: StopFlag) -> None:
-        search(first, min(first + at_once, n))
-
-    if len(tasks) == 1:
-        task(0, np.zeros(1, np.uint8))
-        return
-    for _ in run_blocks(task, tasks, threads=threads, description="searching the tree", unit="chunks"):
-        pass

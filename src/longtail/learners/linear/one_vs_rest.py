@@ -26,6 +26,7 @@ from longtail.learners.linear.weights import BlockWeights, Precision
 from longtail.losses import Corrected, Hinge, Logistic, Loss, SquaredHinge, get_loss, margin_form
 from longtail.weighting import Costs, PropensityWeighting, Weighting, get_weighting
 
+_HINGE_SLOPE = 3.0  # turns margins of the hinges into something like probabilities
 _CODES = {SquaredHinge: SQUARED_HINGE, Hinge: HINGE, Logistic: LOGISTIC}
 
 
@@ -283,6 +284,11 @@ class OneVsRest(Learner):
             BlockTrainer.blocks_by_frequency(counts),
             self._affordable_threads(*X.shape),
         )
+
+    def _log_scores(self, scores: npt.NDArray[np.floating[Any]]) -> npt.NDArray[np.float32]:
+        """Logarithm of 1 / (1 + exp(-3 margin)), or of the probability that the logistic loss estimates."""
+        slope = 1.0 if isinstance(get_loss(self.loss), Logistic) else _HINGE_SLOPE
+        return -np.logaddexp(np.float32(0), np.float32(-slope) * scores.astype(np.float32))
 
     def _explain(self, X: sp.csr_array, labels: npt.NDArray[np.int32]) -> list[Explanation]:
         lane_of_label = np.full(self.n_labels_, -1, np.int64)

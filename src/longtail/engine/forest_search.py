@@ -1,0 +1,150 @@
+"""Prediction with trees over rows: down to a leaf in each tree, and the mean of what the leaves hold."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from longtail.engine.chunks import bucket_of
+from longtail.engine.jit import kernel, kernel_with
+from longtail.engine.topk_kernels import insert
+
+Float32 = npt.NDArray[np.float32]
+Int32 = npt.NDArray[np.int32]
+Int64 = npt.NDArray[np.int64]
+
+_INSERTED = 32  # with more places to fill, what was found is sorted
+
+
+class Trees(NamedTuple):
+    """Arrays of all trees, one after the other.
+
+    The roots are `roots`. The left child of node v is v + 1, the right one ``rights[v]``, which is 0 for leaves. Node v
+    has the weights ``weight_starts[v]`` to ``weight_starts[v + 1] - 1`` and ``bias[v]``, and the labels
+    ``label_starts[v]`` to ``label_starts[v + 1] - 1`` if it is a leaf.
+    """
+
+    roots: Int64
+    rights: Int32
+    bias: Float32
+    weight_starts: Int64
+    features: Int32
+    weights: Float32
+    label_starts: Int64
+    labels: Int32
+    values: Float32
+
+
+@kernel_with(fastmath={"reassoc", "contract", "nsz"})
+def margin(trees: Trees, node: Any, row: Float32) -> Any:
+    """Where a dense row lies: on the right side of the node's hyperplane if this is 0 or more."""
+    total = trees.bias[node]
+    features, weights = trees.features, trees.weights
+    for at in range(trees.weight_starts[node], trees.weight_starts[node + 1]):
+        total += weights[at] * row[features[at]]
+    return total
+
+
+@kernel
+def find_leaves(
+    indptr: npt.NDArray[Any],
+    indices: Int32,
+    values: Float32,
+    first: int,
+    last: int,
+    n_features: int,
+    trees: Trees,
+    leaves: Int32,
+) -> None:
+    """Set `leaves`, of shape (rows, trees), to the leaf that each of the rows `first` to `last` reaches in each tree.
+
+    All rows go down one tree before any goes down the next, while its upper nodes are in the cache.
+    """
+    dense = np.zeros(n_features, np.float32)
+    for tree in range(trees.roots.shape[0]):
+        for row in range(first, last):
+            for at in range(indptr[row], indptr[row + 1]):
+                dense[indices[at]] = values[at]
+            node = trees.roots[tree]
+            while trees.rights[node] != 0:
+                node = np.int64(trees.rights[node]) if margin(trees, node, dense) >= 0 else node + 1
+            leaves[row - first, tree] = node
+            for at in range(indptr[row], indptr[row + 1]):
+                dense[indices[at]] = 0
+
+
+@kernel
+def rank_leaves(
+    leaves: Int32,
+    trees: Trees,
+    allowed: npt.NDArray[np.bool_],
+    labels: Int32,
+    scores: Float32,
+) -> None:
+    """Rank labels by the mean of their values over the leaves of each row.
+
+    The sums stand in a table that is found by hashing, so that the number of all labels doesn't matter.
+
+    Parameters
+    ----------
+    leaves : ndarray of int32, shape (rows, trees)
+    trees : Trees
+    allowed : ndarray of bool
+        Labels that may be ranked; empty if all may.
+    labels, scores : int32 and float32 arrays, shape (rows, k)
+        Filled with -1 and -inf; the ranking.
+    """
+    n_trees = np.float32(leaves.shape[1])
+    restricted = allowed.shape[0] > 0
+    bits = 8
+    keys, sums, met = np.full(1 << bits, -1, np.int32), np.empty(1 << bits, np.float32), np.empty(1 << bits, np.int32)
+    for row in range(leaves.shape[0]):
+        entries = 0
+        for leaf in leaves[row]:
+            entries += trees.label_starts[leaf + 1] - trees.label_starts[leaf]
+        while (1 << bits) < 2 * entries:
+            bits += 1
+        if keys.shape[0] < 1 << bits:
+            keys, sums = np.full(1 << bits, -1, np.int32), np.empty(1 << bits, np.float32)
+            met = np.empty(1 << bits, np.int32)
+        last, n_met = (1 << bits) - 1, 0
+        for leaf in leaves[row]:
+            for at in range(trees.label_starts[leaf], trees.label_starts[leaf + 1]):
+                label = trees.labels[at]
+                place = bucket_of(label, bits)
+                while keys[place] >= 0 and keys[place] != label:
+                    place = (place + 1) & last
+                if keys[place] < 0:
+                    keys[place] = label
+                    sums[place] = 0
+                    met[n_met] = place
+                    n_met += 1
+                sums[place] += trees.values[at]
+        if labels.shape[1] <= _INSERTED:
+            for at in range(n_met):
+                label = keys[met[at]]
+                keys[met[at]] = -1
+                if not (restricted and not allowed[label]):
+                    insert(labels[row], scores[row], label, sums[met[at]] / n_trees)
+        else:
+            found, found_scores = np.empty(n_met, np.int32), np.empty(n_met, np.float32)
+            n_found = 0
+            for at in range(n_met):
+                label = keys[met[at]]
+                keys[met[at]] = -1
+                if not (restricted and not allowed[label]):
+                    found[n_found], found_scores[n_found] = label, sums[met[at]] / n_trees
+                    n_found += 1
+            _rank(found[:n_found], found_scores[:n_found], labels[row], scores[row])
+
+
+@kernel
+def _rank(found: Int32, found_scores: Float32, labels: Int32, scores: Float32) -> None:
+    """Write the best of what was found, all of it if there is room: worth it where many places are to be filled."""
+    by_label = np.argsort(found)
+    best = np.argsort(-found_scores[by_label], kind="mergesort")
+    for place in range(min(labels.shape[0], found.shape[0])):
+        at = by_label[best[place]]
+        labels[place], scores[place] = found[at], found_scores[at]

@@ -1,0 +1,6 @@
+"""Trees over rows: FastXML, PfastXML, and any other gains."""
+
+from longtail.learners.instance_trees.instance_forest import InstanceForest
+from longtail.learners.instance_trees.trees import InstanceTrees
+
+__all__ = ["InstanceForest", "InstanceTrees"]

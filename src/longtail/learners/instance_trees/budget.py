@@ -1,0 +1,67 @@
+"""What growing a forest takes: memory for each thread, and a short trial that tells time and size beforehand."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+
+import numpy as np
+import scipy.sparse as sp
+
+from longtail.engine.memory import parse_memory, resident_memory
+from longtail.errors import ParameterError
+from longtail.learners.estimate import Estimate
+from longtail.learners.instance_trees.training import TreeTrainer
+
+_TRIAL_ROWS = 4000
+
+
+def affordable_threads(trainer: TreeTrainer, threads: int, memory_limit: int | str | None) -> int:
+    """Threads that `memory_limit` leaves room for; the result is the same for any number."""
+    if memory_limit is None:
+        return threads
+    limit, used, each = parse_memory(memory_limit), resident_memory(), trainer.thread_bytes
+    affordable = min(threads, (limit - used) // each)
+    if affordable < 1:
+        raise ParameterError(
+            "memory_limit",
+            memory_limit,
+            f"leaves no room: {used / 1e6:,.0f} MB are in use, and a tree takes {each / 1e6:,.1f} MB; "
+            f"raise it to {math.ceil((used + each) / 1e7) * 10 + 10}MB, or train with fewer rows",
+        )
+    return affordable
+
+
+def estimate_trees(
+    make: Callable[[sp.csr_array, sp.csr_array], TreeTrainer],
+    X: sp.csr_array,
+    Y: sp.csr_array,
+    trees: int,
+    threads: int,
+    memory_limit: int | str | None,
+) -> Estimate:
+    """Grow one tree over some of the rows, and tell from it what all trees over all rows would take.
+
+    Every level of a tree costs about the same, so time goes with rows times levels, and size with rows.
+    """
+    before, whole = resident_memory(), make(X, Y)
+    n = X.shape[0]
+    some = np.sort(np.random.default_rng(0).choice(n, min(n, _TRIAL_ROWS), replace=False))
+    trial = make(X[some], Y[some])
+    stop = np.zeros(1, np.uint8)
+    make(X[some[:64]], Y[some[:64]]).grow_one(0, stop)  # kernels are compiled, or read from disk
+    start = time.thread_time()
+    grown = trial.grow_one(0, stop)
+    seconds = time.thread_time() - start
+    levels = [max(1.0, math.log2(max(rows, 2) / whole.growth.leaf_size)) for rows in (len(some), n)]
+    stored = max(X.nnz, 1) / max(trial.X.nnz, 1)
+    model = sum(array.nbytes for array in grown) * (n / len(some)) * trees
+    at_work = min(affordable_threads(whole, threads, memory_limit), trees)
+    return Estimate(
+        seconds=seconds * stored * levels[1] / levels[0] * trees / at_work,
+        peak_memory_mb=max(before + at_work * whole.thread_bytes, before + 2 * model) / 1e6,
+        model_mb=model / 1e6,
+        block_mb=whole.thread_bytes / 1e6,
+        threads=at_work,
+    )

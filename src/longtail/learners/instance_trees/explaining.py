@@ -1,0 +1,80 @@
+"""Why a label got its score in trees over rows: what each step of the paths changed, and which features took it."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from longtail.learners.explanation import Explanation
+from longtail.learners.instance_trees.trees import InstanceTrees
+
+Float64 = npt.NDArray[np.float64]
+
+
+def explain_label(trees: InstanceTrees, row: sp.csr_array, leaves: npt.NDArray[np.int32], label: int) -> Explanation:
+    """Share the score of a label out among the features of one row.
+
+    At the root of a tree, the label has the mean of its values in all leaves, by their training rows; each step down
+    changes it to that of the leaves below. What a step changes goes to the features that pulled the row to that side,
+    in proportion to their pull, and to the bias as far as the bias did. The parts add up to the score exactly, and so
+    do the trees, which are named by the leaf that the row came to.
+    """
+    arrays = trees.arrays
+    mass, rows = _running_sums(trees, label)
+    dense = np.zeros(trees.n_features_)
+    dense[row.indices] = row.data
+    effects, bias, sources = np.zeros(trees.n_features_), 0.0, []
+    for tree, (root, leaf) in enumerate(zip(trees.roots_, leaves, strict=True)):
+        node, end = int(root), int(trees.ends[tree])
+        value = (mass[end] - mass[node]) / (rows[end] - rows[node])
+        bias += value
+        while node != leaf:
+            right = int(arrays.rights[node])
+            features, pulls = _pulls(trees, node, dense)
+            goes_right = leaf >= right
+            toward = np.append(pulls, arrays.bias[node]) * (1 if goes_right else -1)
+            toward[toward < 0] = 0
+            node, end = (right, end) if goes_right else (node + 1, right)
+            below = (mass[end] - mass[node]) / (rows[end] - rows[node])
+            share = (below - value) * (toward / toward.sum() if toward.sum() > 0 else np.eye(len(toward))[-1])
+            effects[features] += share[:-1]
+            bias += share[-1]
+            value = below
+        if value:
+            sources.append((f"tree {tree}, leaf {leaf} of {trees.sizes_[leaf]} rows", float(value / trees.n_trees)))
+    why = Explanation.from_effects(label, bias / trees.n_trees, row.indices, effects[row.indices] / trees.n_trees)
+    return why.with_sources(sources)
+
+
+def trace_path(trees: InstanceTrees, row: sp.csr_array, tree: int) -> list[tuple[int, float, list[tuple[int, float]]]]:
+    """Nodes that one row meets in one tree, with the margin there and what each feature adds to it."""
+    arrays = trees.arrays
+    dense = np.zeros(trees.n_features_)
+    dense[row.indices] = row.data
+    node, steps = int(trees.roots_[tree]), []
+    while arrays.rights[node] != 0:
+        features, pulls = _pulls(trees, node, dense)
+        order = np.argsort(-np.abs(pulls), kind="stable")
+        parts = [(int(features[at]), float(pulls[at])) for at in order if pulls[at] != 0]
+        margin = float(pulls.sum() + arrays.bias[node])
+        steps.append((node, margin, parts))
+        node = int(arrays.rights[node]) if margin >= 0 else node + 1
+    return [*steps, (node, 0.0, [])]
+
+
+def _pulls(trees: InstanceTrees, node: int, dense: Float64) -> tuple[npt.NDArray[np.int32], Float64]:
+    """Features of a node's hyperplane, and what each adds to the margin of a row."""
+    part = slice(trees.weight_starts_[node], trees.weight_starts_[node + 1])
+    features = trees.features_[part]
+    return features, trees.weights_[part] * dense[features]
+
+
+def _running_sums(trees: InstanceTrees, label: int) -> tuple[Float64, Float64]:
+    """Sums, over the leaves before each node, of the label's value times the rows, and of the rows."""
+    entries = np.flatnonzero(trees.labels_ == label)
+    holders = np.searchsorted(trees.label_starts_, entries, "right") - 1
+    mass, rows = np.zeros(len(trees.rights_) + 1), np.zeros(len(trees.rights_) + 1)
+    mass[holders + 1] = trees.values_[entries].astype(np.float64) * trees.sizes_[holders]
+    rows[1:] = np.where(trees.rights_ == 0, trees.sizes_, 0)
+    return np.cumsum(mass), np.cumsum(rows)

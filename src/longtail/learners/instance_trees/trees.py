@@ -1,0 +1,158 @@
+"""The grown trees as they are kept and searched."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import BaseEstimator
+
+from longtail.engine.forest_search import Trees
+from longtail.engine.spool import BlockSpool
+from longtail.engine.tree_growing import GrownTree
+from longtail.errors import ModelError
+
+_STARTS = ("weight_starts_", "label_starts_")
+_NODES = ("rights_", "sizes_", "bias_")
+_LISTS = ("features_", "weights_", "labels_", "values_")
+_KINDS = {"sizes_": np.int32, "rights_": np.int32, "features_": np.int32, "labels_": np.int32, "roots_": np.int64}
+
+
+class InstanceTrees(BaseEstimator):
+    """Trees over rows, one after the other (see `longtail.engine.forest_search`).
+
+    Attributes
+    ----------
+    n_features_, n_labels_ : int
+    roots_ : ndarray of int64, shape (trees,)
+        First node of each tree; the nodes of a tree are numbered from the root on, left before right.
+    rights_ : ndarray of int32, shape (nodes,)
+        The right child; the left one is the next node. 0 for leaves.
+    sizes_ : ndarray of int32, shape (nodes,)
+        Training rows that reached the node.
+    bias_ : ndarray of float32, shape (nodes,)
+        What the bias feature adds to the margin.
+    weight_starts_, label_starts_ : ndarray of int64, shape (nodes + 1,)
+        Where the weights and the labels of a node begin.
+    features_, weights_ : ndarray of int32 and float32
+        The hyperplanes, features in order.
+    labels_, values_ : ndarray of int32 and float32
+        Labels of the leaves with the mean of their gains, the largest first.
+    """
+
+    _stored: ClassVar[tuple[str, ...]] = ("n_features_", "n_labels_", "roots_", *_NODES, *_STARTS, *_LISTS)
+
+    _trusted: bool = False
+    n_features_: int
+    n_labels_: int
+    roots_: npt.NDArray[np.int64]
+    rights_: npt.NDArray[np.int32]
+    sizes_: npt.NDArray[np.int32]
+    bias_: npt.NDArray[np.float32]
+    weight_starts_: npt.NDArray[np.int64]
+    label_starts_: npt.NDArray[np.int64]
+    features_: npt.NDArray[np.int32]
+    weights_: npt.NDArray[np.float32]
+    labels_: npt.NDArray[np.int32]
+    values_: npt.NDArray[np.float32]
+
+    @classmethod
+    def assemble(cls, spool: BlockSpool, n_features: int, n_labels: int, before: InstanceTrees | None = None) -> Self:
+        """Gather the trees of a spool, each a `GrownTree`, behind those of `before`."""
+        lengths = np.array([spool.lengths(tree) for tree in range(len(spool))], np.int64)
+        sizes = dict(zip(GrownTree._fields, lengths.sum(axis=0), strict=True))
+        made = cls()
+        made._trusted = True  # whole, since it was made here
+        made.n_features_, made.n_labels_ = n_features, n_labels
+        roots = np.cumsum(lengths[:, 0]) - lengths[:, 0]
+        names = ("rights", "sizes", "bias", "features", "weights", "labels", "values")
+        kinds = {name: np.dtype(_KINDS.get(f"{name}_", np.float32)) for name in names}
+        old = {name: getattr(before, f"{name}_") if before else np.empty(0, kinds[name]) for name in names}
+        arrays = {name: np.empty(len(old[name]) + int(sizes[name]), kinds[name]) for name in names}
+        starts = {name: np.zeros(int(sizes["rights"]) + 1, np.int64) for name in ("weight", "label")}
+        ends = {name: len(old[name]) for name in names}
+        for name in names:
+            arrays[name][: ends[name]] = old[name]
+        n_before, node = len(old["rights"]), 0
+        for number in range(len(spool)):
+            grown = GrownTree(*spool.read(number))
+            root = n_before + node
+            for name in names:
+                part = getattr(grown, name)
+                if name == "rights":
+                    part = np.where(part > 0, part + np.int32(root), 0)
+                arrays[name][ends[name] : ends[name] + len(part)] = part
+                ends[name] += len(part)
+            for name, counts in (("weight", grown.weight_counts), ("label", grown.label_counts)):
+                starts[name][node + 1 : node + 1 + len(counts)] = counts
+            node += len(grown.rights)
+        for name, array in arrays.items():
+            setattr(made, f"{name}_", array)
+        for name, counted in starts.items():
+            first = getattr(before, f"{name}_starts_") if before else np.zeros(1, np.int64)
+            np.cumsum(counted, out=counted)
+            setattr(made, f"{name}_starts_", np.concatenate([first, first[-1] + counted[1:]]))
+        made.roots_ = np.concatenate([before.roots_, n_before + roots]) if before else roots
+        return made
+
+    @property
+    def n_trees(self) -> int:
+        """How many trees."""
+        return len(self.roots_)
+
+    @property
+    def ends(self) -> npt.NDArray[np.int64]:
+        """Node after the last of each tree."""
+        return np.append(self.roots_[1:], len(self.rights_))
+
+    @cached_property
+    def arrays(self) -> Trees:
+        """Arrays for the kernels, checked once: a kernel trusts every index in them."""
+        if not self._trusted and not self._is_sound():
+            raise ModelError("The trees of the model don't fit together: its files were changed; train it again.")
+        return Trees(
+            self.roots_, self.rights_, self.bias_, self.weight_starts_, self.features_, self.weights_,
+            self.label_starts_, self.labels_, self.values_,
+        )  # fmt: skip
+
+    def _is_sound(self) -> bool:
+        if not all(hasattr(self, name) for name in self._stored) or not self._has_right_types():
+            return False
+        n, inner = len(self.rights_), np.flatnonzero(self.rights_)
+        ends = np.repeat(self.ends, np.diff(self.roots_, append=n)) if self._has_right_roots() else np.zeros(0)
+        return bool(
+            len(ends) == n
+            and all(
+                len(starts) == n + 1 and starts[0] == 0 and starts[-1] == len(listed) and (np.diff(starts) >= 0).all()
+                for starts, listed in ((self.weight_starts_, self.features_), (self.label_starts_, self.labels_))
+            )
+            and len(self.weights_) == len(self.features_)
+            and len(self.values_) == len(self.labels_)
+            and len(self.sizes_) == len(self.bias_) == n
+            and (self.rights_[inner] > inner + 1).all()
+            and (self.rights_[inner] < ends[inner]).all()
+            and self.rights_.min(initial=0) == 0
+            and self.features_.min(initial=0) >= 0
+            and self.features_.max(initial=-1) < self.n_features_
+            and self.labels_.min(initial=0) >= 0
+            and self.labels_.max(initial=-1) < self.n_labels_
+            and np.isfinite(self.values_).all()
+        )
+
+    def _has_right_roots(self) -> bool:
+        return len(self.roots_) > 0 and self.roots_[0] == 0 and bool((np.diff(self.ends, prepend=0) > 0).all())
+
+    def _has_right_types(self) -> bool:
+        def is_right(name: str, kind: Any) -> bool:
+            array = getattr(self, name)
+            return (
+                isinstance(array, np.ndarray) and array.ndim == 1 and array.dtype == kind and array.flags.c_contiguous
+            )
+
+        return (
+            all(isinstance(size, int) and 0 <= size < 2**31 for size in (self.n_features_, self.n_labels_))
+            and all(is_right(name, np.int64) for name in ("roots_", *_STARTS))
+            and all(is_right(name, _KINDS.get(name, np.float32)) for name in (*_NODES, *_LISTS))
+        )

@@ -1,0 +1,210 @@
+"""Re-ranking by centroids: the tail classifier of PfastreXML around any learner."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import replace
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+from sklearn.base import clone
+
+from longtail.engine.centroids import rerank
+from longtail.engine.pool import in_chunks, thread_count
+from longtail.engine.topk import TopK
+from longtail.errors import ParameterError
+from longtail.learners import Estimate, Explanation, InstanceForest, Learner
+from longtail.learners.linear.training import row_squares
+from longtail.propensity.base import is_number
+from longtail.tail.centroids import LabelCentroids
+
+_ROWS_AT_ONCE = 1024
+_NOTHING = -80.0  # logarithm of a score that is only a rounding error
+BIAS = 1.0
+
+
+class CentroidReranker(Learner):
+    """Rank what a learner returns anew, by its scores and by how far the row is from the centroid of each label.
+
+    A label with few training rows has little support in a learner that looks at rows together, but a row that lies near
+    the mean of those few is likely to have it. The score of a label is ``s ** alpha * t ** (1 - alpha)``, where s is
+    the learner's score and ``t = 1 / (1 + exp(gamma * ||x - centroid||^2))``, from 0 to 1/2. Rows are brought to length
+    1, with a bias feature of 1 in them. Only labels among the learner's best `candidates` are ranked.
+
+    Where the learner's scores are margins, as those of `OneVsRest`, s is 1 / (1 + exp(-3 margin)).
+
+    Parameters
+    ----------
+    learner : Learner, optional
+        Any learner; ``InstanceForest(weighting="inverse-propensity", ideal=False)`` when left out.
+    gamma : float
+        How fast a label fades with the distance.
+    alpha : float
+        From 0, the centroids alone, to 1, the learner alone.
+    candidates : int
+        Labels of a row that are looked at.
+    drop : float
+        The smallest values of a centroid are dropped, as long as they are together no longer than this. A squared
+        distance then changes by at most twice as much, and the logarithm of a score by at most
+        ``2 * gamma * (1 - alpha) * drop``.
+    threads : int, optional
+
+    Attributes
+    ----------
+    learner_ : Learner
+        The fitted learner.
+    centroids_ : LabelCentroids
+
+    References
+    ----------
+    Jain, Prabhu and Varma: Extreme Multi-label Loss Functions for Recommendation, Tagging, Ranking and Other Missing
+    Label Applications. KDD 2016.
+
+    Examples
+    --------
+    >>> from longtail import CentroidReranker, Popularity
+    >>> X, Y = [[1, 0], [1, 0], [0, 1]], [[1, 0], [1, 0], [0, 1]]
+    >>> CentroidReranker(learner=Popularity()).fit(X, Y).predict_topk([[0, 1]], k=2).labels
+    array([[1, 0]], dtype=int32)
+    """
+
+    _stored: ClassVar[tuple[str, ...]] = ("learner_", "centroids_")
+
+    learner_: Learner
+    centroids_: LabelCentroids
+
+    def __init__(
+        self,
+        *,
+        learner: Learner | None = None,
+        gamma: float = 30.0,
+        alpha: float = 0.8,
+        candidates: int = 1000,
+        drop: float = 0.02,
+        threads: int | None = None,
+    ) -> None:
+        self.learner = learner
+        self.gamma = gamma
+        self.alpha = alpha
+        self.candidates = candidates
+        self.drop = drop
+        self.threads = threads
+
+    def _check_parameters(self) -> None:
+        for name, most in (("gamma", math.inf), ("alpha", 1.0), ("drop", math.inf)):
+            value = getattr(self, name)
+            if not (is_number(value) and math.isfinite(value) and 0 <= value <= most):
+                raise ParameterError(name, value, f"must be a number of at least 0{' and at most 1' * (most == 1)}")
+        if (
+            isinstance(self.candidates, bool)
+            or not isinstance(self.candidates, int | np.integer)
+            or self.candidates < 1
+        ):
+            raise ParameterError("candidates", self.candidates, "must be a whole number of at least 1")
+        thread_count(self.threads)
+        self._base()._check_parameters()
+
+    def _base(self) -> Learner:
+        if self.learner is None:
+            return InstanceForest(weighting="inverse-propensity", ideal=False)
+        return clone(self.learner)
+
+    def _fit(self, X: sp.csr_array, Y: sp.csr_array) -> None:
+        self.learner_ = self._base().fit(X, Y)
+        self.centroids_ = self._centroids(X, Y)
+
+    def _centroids(self, X: sp.csr_array, Y: sp.csr_array) -> LabelCentroids:
+        return LabelCentroids.of(X, Y, _scales(X), BIAS, float(self.drop), self.threads)
+
+    def _topk(self, X: sp.csr_array, k: int, allowed: npt.NDArray[np.bool_] | None) -> TopK:
+        n = X.shape[0]
+        top = TopK(np.full((n, k), -1, np.int32), np.full((n, k), -np.inf, np.float32))
+        for begin in range(0, n, _ROWS_AT_ONCE):
+            part = slice(begin, begin + _ROWS_AT_ONCE)
+            rows = X if n <= _ROWS_AT_ONCE else X[part]
+            self._rank(rows, allowed, TopK(top.labels[part], top.scores[part]))
+        return top
+
+    def _rank(self, X: sp.csr_array, allowed: npt.NDArray[np.bool_] | None, top: TopK) -> None:
+        centroids, scales = self.centroids_.arrays(self.n_features_in_, self.n_labels_), _scales(X)
+        places = min(max(top.labels.shape[1], int(self.candidates)), max(self.n_labels_, 1))
+        found = self.learner_._topk(X, places, allowed)
+        strengths = self.learner_._log_scores(found.scores)
+
+        def rank(first: int, last: int) -> None:
+            rerank(
+                X.indptr, X.indices, X.data, scales, first, last, BIAS, centroids, float(self.gamma),
+                float(self.alpha), found.labels[first:last], strengths[first:last],
+                np.zeros(X.shape[1], np.float32), top.labels[first:last], top.scores[first:last],
+            )  # fmt: skip
+
+        in_chunks(rank, X.shape[0], _ROWS_AT_ONCE, self.threads, "ranking anew")
+
+    def _explain(self, X: sp.csr_array, labels: npt.NDArray[np.int32]) -> list[Explanation]:
+        return [self._explain_one(X, why) for why in self.learner_._explain(X, labels)]
+
+    def _explain_one(self, X: sp.csr_array, why: Explanation) -> Explanation:
+        """Share the score out: what its logarithm rises by with the features, in proportion to what each adds to it."""
+        strength, start = (float(value) for value in self.learner_._log_scores(np.array([why.score, why.bias])))
+        if not strength > _NOTHING:
+            return Explanation(why.label, why.name, 0.0, 0.0, [])
+        effects = np.zeros(self.n_features_in_)
+        for feature, effect in why.parts:
+            effects[int(feature)] = effect
+        if not start > _NOTHING or effects.sum() == 0:
+            start, effects[:] = strength, 0.0
+        else:
+            effects *= (strength - start) / effects.sum()
+        near, bias, likeness = self._nearness(X, why.label)
+        if likeness.sum() != 0:
+            effects[X.indices] = self.alpha * effects[X.indices] + (1 - self.alpha) * likeness * (
+                (near - bias) / likeness.sum()
+            )
+        else:
+            effects *= self.alpha
+            bias = near
+        low = math.exp(self.alpha * start + (1 - self.alpha) * bias)
+        rise = self.alpha * (strength - start) + (1 - self.alpha) * (near - bias)
+        factor = low * math.expm1(rise) / rise if rise else low
+        whole = Explanation.from_effects(why.label, low, X.indices, effects[X.indices] * factor)
+        return whole.with_sources(
+            [
+                ("without the features", low),
+                (type(self.learner_).__name__, self.alpha * (strength - start) * factor),
+                ("centroid", (1 - self.alpha) * (near - bias) * factor),
+            ]
+        )
+
+    def _nearness(self, X: sp.csr_array, label: int) -> tuple[float, float, npt.NDArray[np.float64]]:
+        """Logarithm of what the centroid says, the same without the features' likeness, and the likeness of each."""
+        centroids = self.centroids_.arrays(self.n_features_in_, self.n_labels_)
+        part = slice(centroids.starts[label], centroids.starts[label + 1])
+        dense = np.zeros(self.n_features_in_)
+        dense[centroids.features[part]] = centroids.values[part]
+        scale = float(_scales(X)[0])
+        likeness = dense[X.indices] * X.data * scale
+        far = (float(np.square(X.data, dtype=np.float64).sum()) + BIAS**2) * scale**2 + float(centroids.squares[label])
+        own = BIAS * scale * float(centroids.bias[label])
+        near, bias = (-np.logaddexp(0, self.gamma * max(0.0, far - 2 * (own + more))) for more in (likeness.sum(), 0.0))
+        return float(near), float(bias), likeness
+
+    def _estimate(self, X: sp.csr_array, Y: sp.csr_array) -> Estimate:
+        inner = self._base()._estimate(X, Y)
+        start = time.perf_counter()
+        centroids = self._centroids(X, Y)
+        seconds = time.perf_counter() - start
+        size = sum(getattr(centroids, name).nbytes for name in centroids._stored[1:]) / 1e6
+        return replace(
+            inner,
+            seconds=inner.seconds + seconds,
+            model_mb=inner.model_mb + size,
+            peak_memory_mb=inner.peak_memory_mb + size,
+        )
+
+
+def _scales(X: sp.csr_array) -> npt.NDArray[np.float64]:
+    """Factors that bring rows to length 1, the bias feature in them."""
+    return np.asarray(1 / np.sqrt(row_squares(X) + BIAS**2))

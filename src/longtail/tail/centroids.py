@@ -1,0 +1,118 @@
+"""The centroids of all labels as they are kept."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+from sklearn.base import BaseEstimator
+
+from longtail.engine.centroids import Centroids, find_centroids
+from longtail.engine.pool import StopFlag, run_blocks
+from longtail.errors import ModelError
+
+_VALUES_A_BLOCK = 1 << 21
+_KINDS = {
+    "starts_": np.int64,
+    "features_": np.int32,
+    "values_": np.float32,
+    "bias_": np.float32,
+    "squares_": np.float32,
+}
+
+
+class LabelCentroids(BaseEstimator):
+    """The mean of each label's rows, brought to length 1 with a bias feature in them, sparse.
+
+    Attributes
+    ----------
+    n_features_ : int
+    starts_ : ndarray of int64, shape (labels + 1,)
+        Where the values of a label begin.
+    features_, values_ : ndarray of int32 and float32
+        What was kept of each centroid.
+    bias_ : ndarray of float32, shape (labels,)
+        Value of the bias feature.
+    squares_ : ndarray of float32, shape (labels,)
+        Squared length of the whole centroid.
+    """
+
+    _stored: ClassVar[tuple[str, ...]] = ("n_features_", *_KINDS)
+
+    _trusted: bool = False
+    n_features_: int
+    starts_: npt.NDArray[np.int64]
+    features_: npt.NDArray[np.int32]
+    values_: npt.NDArray[np.float32]
+    bias_: npt.NDArray[np.float32]
+    squares_: npt.NDArray[np.float32]
+
+    @classmethod
+    def of(
+        cls,
+        X: sp.csr_array,
+        Y: sp.csr_array,
+        scales: npt.NDArray[np.float64],
+        bias: float,
+        drop: float,
+        threads: int | None,
+    ) -> Self:
+        """Find the centroids of the labels `Y` of rows `X`.
+
+        Of each centroid the smallest values are dropped that together are no longer than `drop`: the inner product
+        with a row of length 1 changes by no more than that.
+        """
+        columns = Y.tocsc()
+        work = np.zeros(Y.shape[1] + 1, np.int64)  # values of X to be added up
+        lengths = np.diff(X.indptr)
+        np.add.at(work, 1 + np.repeat(np.arange(Y.shape[1]), np.diff(columns.indptr)), lengths[columns.indices])
+        cuts = np.unique(np.searchsorted(np.cumsum(work), np.arange(0, work.sum() + 1, _VALUES_A_BLOCK)))
+        edges = np.unique(np.concatenate([[0], np.minimum(cuts, Y.shape[1]), [Y.shape[1]]]))
+        blocks = list(zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True))
+
+        def find(block: tuple[int, int], stop: StopFlag) -> tuple[npt.NDArray[np.generic], ...]:
+            return find_centroids(  # type: ignore[no-any-return]
+                X.indptr, X.indices, X.data, scales, bias, columns.indptr, columns.indices, *block, drop,
+                np.zeros(X.shape[1]),
+            )  # fmt: skip
+
+        found = list(run_blocks(find, blocks, threads=threads, description="finding centroids"))
+        made = cls()
+        made._trusted = True  # whole, since it was made here
+        made.n_features_ = int(X.shape[1])
+        counts, made.features_, made.values_, made.bias_, made.squares_ = (
+            np.concatenate([part[at] for part in found]) for at in range(5)
+        )
+        made.starts_ = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        return made
+
+    def arrays(self, n_features: int, n_labels: int) -> Centroids:
+        """Arrays for the kernels, checked once: a kernel trusts every index in them."""
+        if self.n_features_ != n_features or len(self._sound.squares) != n_labels:
+            raise ModelError("The centroids of the model don't fit its learner: train it again.")
+        return self._sound
+
+    @cached_property
+    def _sound(self) -> Centroids:
+        if not self._trusted and not self._is_sound():
+            raise ModelError("The centroids of the model don't fit together: its files were changed; train it again.")
+        return Centroids(self.starts_, self.features_, self.values_, self.bias_, self.squares_)
+
+    def _is_sound(self) -> bool:
+        arrays = [getattr(self, name, None) for name in _KINDS]
+        if not all(
+            isinstance(array, np.ndarray) and array.ndim == 1 and array.dtype == kind and array.flags.c_contiguous
+            for array, kind in zip(arrays, _KINDS.values(), strict=True)
+        ):
+            return False
+        return bool(
+            len(self.starts_) == len(self.bias_) + 1 == len(self.squares_) + 1
+            and self.starts_[0] == 0
+            and self.starts_[-1] == len(self.features_) == len(self.values_)
+            and (np.diff(self.starts_) >= 0).all()
+            and self.features_.min(initial=0) >= 0
+            and self.features_.max(initial=-1) < self.n_features_
+        )
