@@ -209,7 +209,12 @@ def _fastxml(propensity: Propensity | str | None) -> Learner:
 
 
 def _pfastxml(propensity: Propensity | str | None) -> Learner:
-    return _fastxml(propensity).set_params(weighting=_weighting("inverse-propensity", propensity), ideal=False)
+    from longtail.learners import InstanceForest
+
+    return InstanceForest(
+        trees=50, leaf_size=10, leaf_labels=100, regularisation=1.0, ideal=False,
+        weighting=_weighting("inverse-propensity", propensity),
+    )  # fmt: skip
 
 
 def _pfastrexml(propensity: Propensity | str | None) -> Learner:

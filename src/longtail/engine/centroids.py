@@ -94,10 +94,8 @@ def find_centroids(
             square += sizes[at] * sizes[at]
         least = _smallest_kept(sizes, drop)
         kept = np.sort(touched[:n_touched][sizes >= least])
-        out_features, out_values = (
-            with_room(out_features, written + len(kept)),
-            with_room(out_values, written + len(kept)),
-        )
+        out_features = with_room(out_features, written + len(kept))
+        out_values = with_room(out_values, written + len(kept))
         for at in range(len(kept)):
             out_features[written + at] = kept[at]
             out_values[written + at] = dense[kept[at]] * share

@@ -170,7 +170,7 @@ class Learner(BaseEstimator):
     def _log_scores(self, scores: npt.NDArray[np.floating[Any]]) -> npt.NDArray[np.float32]:
         """Logarithms of scores, for what multiplies them; a learner whose scores may be negative gives a link here."""
         with np.errstate(divide="ignore"):
-            return np.log(np.maximum(scores, 0)).astype(np.float32)
+            return np.asarray(np.log(np.maximum(scores, 0)), np.float32)
 
     def _explain(self, X: sp.csr_array, labels: npt.NDArray[np.int32]) -> list[Explanation]:
         raise InputError(f"{type(self).__name__} can't say what its scores are made of.")
@@ -251,8 +251,8 @@ class Learner(BaseEstimator):
         return tags
 
 
-def checked_k(k: Any) -> int:
+def checked_k(k: Any, name: str = "k") -> int:
     """Number of labels to rank, checked."""
     if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
-        raise ParameterError("k", k, "must be a whole number of at least 1")
+        raise ParameterError(name, k, "must be a whole number of at least 1")
     return int(k)

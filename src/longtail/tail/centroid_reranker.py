@@ -17,6 +17,7 @@ from longtail.engine.pool import in_chunks, thread_count
 from longtail.engine.topk import TopK
 from longtail.errors import ParameterError
 from longtail.learners import Estimate, Explanation, InstanceForest, Learner
+from longtail.learners.base import checked_k
 from longtail.learners.linear.training import row_squares
 from longtail.propensity.base import is_number
 from longtail.tail.centroids import LabelCentroids
@@ -98,19 +99,15 @@ class CentroidReranker(Learner):
             value = getattr(self, name)
             if not (is_number(value) and math.isfinite(value) and 0 <= value <= most):
                 raise ParameterError(name, value, f"must be a number of at least 0{' and at most 1' * (most == 1)}")
-        if (
-            isinstance(self.candidates, bool)
-            or not isinstance(self.candidates, int | np.integer)
-            or self.candidates < 1
-        ):
-            raise ParameterError("candidates", self.candidates, "must be a whole number of at least 1")
+        checked_k(self.candidates, "candidates")
         thread_count(self.threads)
         self._base()._check_parameters()
 
     def _base(self) -> Learner:
         if self.learner is None:
             return InstanceForest(weighting="inverse-propensity", ideal=False)
-        return clone(self.learner)
+        made: Learner = clone(self.learner)
+        return made
 
     def _fit(self, X: sp.csr_array, Y: sp.csr_array) -> None:
         self.learner_ = self._base().fit(X, Y)
