@@ -84,7 +84,7 @@ class CentroidReranker(Learner):
         gamma: float = 30.0,
         alpha: float = 0.8,
         candidates: int = 1000,
-        drop: float = 0.02,
+        drop: float = 0.1,
         threads: int | None = None,
     ) -> None:
         self.learner = learner
