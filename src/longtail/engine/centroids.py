@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from longtail.engine.arrays import with_room
-from longtail.engine.jit import kernel, kernel_with
+from longtail.engine.jit import kernel
+from longtail.engine.rows import sparse_dot
 from longtail.engine.topk_kernels import insert
 
 Float32 = npt.NDArray[np.float32]
@@ -122,16 +123,6 @@ def _smallest_kept(sizes: npt.NDArray[np.float64], drop: float) -> Any:
     return np.inf
 
 
-@kernel_with(fastmath={"reassoc", "contract", "nsz"})
-def likeness(centroids: Centroids, label: Any, row: Float32) -> Any:
-    """Inner product of a dense row and a centroid, the bias feature left aside."""
-    total = np.float32(0)
-    features, values = centroids.features, centroids.values
-    for at in range(centroids.starts[label], centroids.starts[label + 1]):
-        total += values[at] * row[features[at]]
-    return total
-
-
 @kernel
 def rerank(
     indptr: npt.NDArray[Any],
@@ -178,7 +169,11 @@ def rerank(
             label, strength = candidates[row - first, place], strengths[row - first, place]
             if label < 0 or strength == -np.inf:
                 continue
-            product = np.float64(likeness(centroids, label, dense)) + bias * scales[row] * centroids.bias[label]
+            begin, end = centroids.starts[label], centroids.starts[label + 1]
+            product = (
+                sparse_dot(centroids.features, centroids.values, begin, end, dense)
+                + bias * scales[row] * centroids.bias[label]
+            )
             distance = gamma * max(0.0, square + centroids.squares[label] - 2 * product)
             far = distance + np.log1p(np.exp(-distance))
             insert(

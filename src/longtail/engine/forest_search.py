@@ -7,8 +7,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from longtail.engine.arrays import with_room
 from longtail.engine.chunks import bucket_of
-from longtail.engine.jit import kernel, kernel_with
+from longtail.engine.jit import kernel
+from longtail.engine.rows import sparse_dot
 from longtail.engine.topk_kernels import insert
 
 Float32 = npt.NDArray[np.float32]
@@ -37,16 +39,6 @@ class Trees(NamedTuple):
     values: Float32
 
 
-@kernel_with(fastmath={"reassoc", "contract", "nsz"})
-def margin(trees: Trees, node: Any, row: Float32) -> Any:
-    """Where a dense row lies: on the right side of the node's hyperplane if this is 0 or more."""
-    total = trees.bias[node]
-    features, weights = trees.features, trees.weights
-    for at in range(trees.weight_starts[node], trees.weight_starts[node + 1]):
-        total += weights[at] * row[features[at]]
-    return total
-
-
 @kernel
 def find_leaves(
     indptr: npt.NDArray[Any],
@@ -60,19 +52,70 @@ def find_leaves(
 ) -> None:
     """Set `leaves`, of shape (rows, trees), to the leaf that each of the rows `first` to `last` reaches in each tree.
 
-    All rows go down one tree before any goes down the next, while its upper nodes are in the cache.
+    Rows go down together as long as they meet in a node, whose weights are then laid out for all of them at once, and
+    alone from where they part.
     """
+    n = last - first
     dense = np.zeros(n_features, np.float32)
+    order, above = np.arange(n).astype(np.int32), np.empty(n, np.int32)
+    nodes, begins, ends = np.empty(64, np.int64), np.empty(64, np.int64), np.empty(64, np.int64)
     for tree in range(trees.roots.shape[0]):
-        for row in range(first, last):
-            for at in range(indptr[row], indptr[row + 1]):
-                dense[indices[at]] = values[at]
-            node = trees.roots[tree]
-            while trees.rights[node] != 0:
-                node = np.int64(trees.rights[node]) if margin(trees, node, dense) >= 0 else node + 1
-            leaves[row - first, tree] = node
-            for at in range(indptr[row], indptr[row + 1]):
-                dense[indices[at]] = 0
+        nodes[0], begins[0], ends[0] = trees.roots[tree], 0, n
+        n_waiting = 1
+        while n_waiting > 0:
+            n_waiting -= 1
+            node, begin, end = nodes[n_waiting], begins[n_waiting], ends[n_waiting]
+            if end - begin == 1:
+                row = order[begin]
+                leaves[row, tree] = _go_down(trees, node, indptr, indices, values, first + row, dense)
+                continue
+            right = np.int64(trees.rights[node])
+            if right == 0:
+                for at in range(begin, end):
+                    leaves[order[at], tree] = node
+                continue
+            start, stop = trees.weight_starts[node], trees.weight_starts[node + 1]
+            for at in range(start, stop):
+                dense[trees.features[at]] = trees.weights[at]
+            n_below = n_above = 0
+            for at in range(begin, end):
+                row = first + order[at]
+                if trees.bias[node] + sparse_dot(indices, values, indptr[row], indptr[row + 1], dense) >= 0:
+                    above[n_above] = order[at]
+                    n_above += 1
+                else:
+                    order[begin + n_below] = order[at]
+                    n_below += 1
+            order[begin + n_below : end] = above[:n_above]
+            for at in range(start, stop):
+                dense[trees.features[at]] = 0
+            nodes, begins, ends = (
+                with_room(nodes, n_waiting + 2),
+                with_room(begins, n_waiting + 2),
+                with_room(ends, n_waiting + 2),
+            )
+            if n_above > 0:
+                nodes[n_waiting], begins[n_waiting], ends[n_waiting] = right, begin + n_below, end
+                n_waiting += 1
+            if n_below > 0:
+                nodes[n_waiting], begins[n_waiting], ends[n_waiting] = node + 1, begin, begin + n_below
+                n_waiting += 1
+
+
+@kernel
+def _go_down(
+    trees: Trees, node: Any, indptr: npt.NDArray[Any], indices: Int32, values: Float32, row: Any, dense: Float32
+) -> Any:
+    """Leaf under a node that one row reaches."""
+    for at in range(indptr[row], indptr[row + 1]):
+        dense[indices[at]] = values[at]
+    features, weights, starts = trees.features, trees.weights, trees.weight_starts
+    while trees.rights[node] != 0:
+        margin = trees.bias[node] + sparse_dot(features, weights, starts[node], starts[node + 1], dense)
+        node = np.int64(trees.rights[node]) if margin >= 0 else node + 1
+    for at in range(indptr[row], indptr[row + 1]):
+        dense[indices[at]] = 0
+    return node
 
 
 @kernel

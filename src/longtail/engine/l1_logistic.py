@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
+from longtail.engine.arrays import with_room
 from longtail.engine.block_solver import random_below
 from longtail.engine.jit import kernel, kernel_with
 
@@ -25,7 +26,6 @@ _SMALLEST_CURVATURE = 1e-12
 _LARGEST_STEP = 10.0
 _SUFFICIENT = 0.01
 _HALVINGS = 20
-_LEAST_OUTSIDE = 0.1
 
 
 class Limits(NamedTuple):
@@ -116,7 +116,8 @@ def solve_l1_logistic(
     column_rows, column_values = memory.column_rows, memory.column_values
     found = _find_features(indptr, indices, rows, memory)
     pulls = np.empty(n, np.float32)
-    bends = np.empty((n, 2), np.float32)  # of each row its curvature, and how its margin changes
+    bends = np.empty((n, 2), np.float32)  # of each row its curvature; its pull, and then how its margin changes
+    slopes = np.empty(256, np.float32)
     margins[:] = 0
     loss, weight_norm = _loss(margins, sides, cost_negative, cost_positive), 0.0
     n_columns = 0
@@ -127,29 +128,28 @@ def solve_l1_logistic(
     first_violation, inner_tolerance = 0.0, 1.0
     for step in range(limits.newton_steps):
         _find_pulls(margins, sides, cost_negative, cost_positive, pulls, bends)
-        _find_gradient(indptr, indices, values, rows, pulls, bias, found, memory)
-        violation, joining = _violation(found, memory)
-        if step == 0:
-            first_violation = violation
-        if violation <= tolerance * first_violation or violation == 0:
-            break
-        if joining > 0:
+        inside = 0.0 if step == 0 else _column_gradient(0, n_columns, bends, slopes, memory)
+        if step == 0 or inside <= tolerance * first_violation:
+            _find_gradient(indptr, indices, values, rows, pulls, bias, found, memory)
+            violation, joining = _violation(found, memory)
+            if step == 0:
+                first_violation = violation
+            if violation <= tolerance * first_violation or violation == 0:
+                break
             before = n_columns
             n_columns = _join(found, n_columns, memory)
-            _fill(indptr, indices, values, rows, bias, before, n_columns, memory)
-        active, targets, slopes = np.empty(n_columns, np.int64), np.empty(n_columns), np.empty(n_columns)
+            slopes = with_room(slopes, n_columns)
+            if joining > 0:
+                _fill(indptr, indices, values, rows, bias, before, n_columns, memory)
+                _column_gradient(before, n_columns, bends, slopes, memory)
+        bends[:, 1] = 0
+        active, targets = np.empty(n_columns, np.int64), np.empty(n_columns)
         n_active = 0
         for column in range(n_columns):
             feature = features[column]
             targets[column] = weights[feature]
-            if weights[feature] == 0 and abs(gradient[feature]) <= _NEAR:
-                continue
             active[n_active] = column
-            n_active += 1
-            slope = _SMALLEST_CURVATURE
-            for at in range(starts[column], starts[column + 1]):
-                slope += np.float64(column_values[at]) * column_values[at] * bends[column_rows[at], 0]
-            slopes[column] = slope
+            n_active += int(weights[feature] != 0 or abs(gradient[feature]) > _NEAR)
         sweeps = _descend(
             limits.sweeps, inner_tolerance * first_violation, n, n_active, features, starts, column_rows,
             column_values, gradient, weights, bends, slopes, active, targets, state,
@@ -232,8 +232,7 @@ def _find_pulls(
         wrong = 1 / (1 + np.exp(z))
         cost = cost_positive if sides[at] else cost_negative
         pulls[at] = cost * wrong if sides[at] else -cost * wrong
-        bends[at, 0] = cost * wrong * (1 - wrong)
-        bends[at, 1] = 0
+        bends[at, 0], bends[at, 1] = cost * wrong * (1 - wrong), pulls[at]
 
 
 @kernel_with(fastmath={"contract"})
@@ -259,27 +258,52 @@ def _find_gradient(
     gradient[gradient.shape[0] - 1] = -bias * total
 
 
+@kernel_with(fastmath={"contract"})
+def _column_gradient(first: int, last: int, bends: Float32, slopes: Float32, memory: L1Memory) -> Any:
+    """Find gradient and curvature of the features of columns `first` to `last`, and their violation."""
+    starts, column_rows, column_values = memory.starts, memory.column_rows, memory.column_values
+    total = 0.0
+    for column in range(first, last):
+        pull = other_pull = other_slope = np.float32(0)
+        slope = np.float32(_SMALLEST_CURVATURE)
+        first_entry, last_entry = starts[column], starts[column + 1]
+        for at in range(first_entry, last_entry - 1, 2):
+            value, row = column_values[at], column_rows[at]
+            pull += value * bends[row, 1]
+            slope += value * value * bends[row, 0]
+            value, row = column_values[at + 1], column_rows[at + 1]
+            other_pull += value * bends[row, 1]
+            other_slope += value * value * bends[row, 0]
+        if (last_entry - first_entry) % 2:
+            value, row = column_values[last_entry - 1], column_rows[last_entry - 1]
+            pull += value * bends[row, 1]
+            slope += value * value * bends[row, 0]
+        pull, slope = pull + other_pull, slope + other_slope
+        feature = memory.features[column]
+        memory.gradient[feature], slopes[column] = -pull, slope
+        total += _violated(-pull, memory.weights[feature])
+    return total
+
+
+@kernel
+def _violated(slope: Any, weight: Any) -> Any:
+    """How far the derivative by one weight is from that of an optimum."""
+    if weight > 0:
+        return abs(slope + 1)
+    if weight < 0:
+        return abs(slope - 1)
+    return max(np.float32(0), abs(slope) - 1)
+
+
 @kernel
 def _violation(found: int, memory: L1Memory) -> Any:
-    """How far the gradient is from that of an optimum, and how many features are to get a column.
-
-    While those without one account for little of the violation, none does: it takes a pass over all rows.
-    """
-    total, outside, joining = 0.0, 0.0, 0
+    """How far the gradient is from that of an optimum, and how many features are to get a column."""
+    total, joining = 0.0, 0
     for at in range(found):
         feature = memory.touched[at]
-        slope, weight = memory.gradient[feature], memory.weights[feature]
-        if weight > 0:
-            total += abs(slope + 1)
-        elif weight < 0:
-            total += abs(slope - 1)
-        else:
-            size = abs(slope)
-            total += max(0.0, size - 1)
-            if size > _NEAR and memory.columns[feature] < 0:
-                outside += max(0.0, size - 1)
-                joining += 1
-    return total, joining if outside > _LEAST_OUTSIDE * total else 0
+        total += _violated(memory.gradient[feature], memory.weights[feature])
+        joining += int(memory.columns[feature] < 0 and abs(memory.gradient[feature]) > _NEAR)
+    return total, joining
 
 
 @kernel
@@ -339,7 +363,7 @@ def _descend(
     gradient: Float32,
     weights: Float32,
     bends: Float32,
-    slopes: Float64,
+    slopes: Float32,
     active: npt.NDArray[np.int64],
     targets: Float64,
     state: npt.NDArray[np.uint64],
@@ -354,12 +378,18 @@ def _descend(
         place = 0
         while place < size:
             column = active[place]
-            feature, target, slope = features[column], targets[column], slopes[column]
+            feature, target, slope = features[column], targets[column], np.float64(slopes[column])
             first, last = starts[column], starts[column + 1]
             pull = gradient[feature] + (target - weights[feature]) * _SMALLEST_CURVATURE
-            for at in range(first, last):
-                row = column_rows[at]
+            other_pull = np.float32(0)
+            for at in range(first, last - 1, 2):
+                row, other = column_rows[at], column_rows[at + 1]
                 pull += column_values[at] * (bends[row, 0] * bends[row, 1])
+                other_pull += column_values[at + 1] * (bends[other, 0] * bends[other, 1])
+            if (last - first) % 2:
+                row = column_rows[last - 1]
+                pull += column_values[last - 1] * (bends[row, 0] * bends[row, 1])
+            pull += other_pull
             up, down = pull + 1, pull - 1
             violation = 0.0
             if target > 0:

@@ -69,3 +69,29 @@ def count_features(indices: npt.NDArray[np.int32], counts: npt.NDArray[np.int64]
     """Add to `counts` how often each feature occurs; numpy's bincount would first copy the indices as int64."""
     for at in range(indices.shape[0]):
         counts[indices[at]] += 1
+
+
+@kernel
+def sparse_dot(
+    places: npt.NDArray[np.int32],
+    factors: npt.NDArray[np.float32],
+    begin: int,
+    end: int,
+    dense: npt.NDArray[np.float32],
+) -> Any:
+    """Inner product of ``factors[begin:end]`` with a dense array at ``places[begin:end]``, in double precision.
+
+    Four sums that don't wait for each other: faster than the gather instructions that a compiler would choose.
+    """
+    first = second = third = fourth = 0.0
+    at = begin
+    while at + 4 <= end:
+        first += np.float64(factors[at]) * dense[places[at]]
+        second += np.float64(factors[at + 1]) * dense[places[at + 1]]
+        third += np.float64(factors[at + 2]) * dense[places[at + 2]]
+        fourth += np.float64(factors[at + 3]) * dense[places[at + 3]]
+        at += 4
+    while at < end:
+        first += np.float64(factors[at]) * dense[places[at]]
+        at += 1
+    return (first + second) + (third + fourth)

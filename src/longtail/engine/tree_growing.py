@@ -15,6 +15,7 @@ from longtail.engine.arrays import with_room
 from longtail.engine.jit import kernel
 from longtail.engine.l1_logistic import L1Memory, Limits, release, solve_l1_logistic
 from longtail.engine.ndcg_split import Relevance, part_rows
+from longtail.engine.rows import sparse_dot
 from longtail.engine.topk_kernels import insert
 
 Float32 = npt.NDArray[np.float32]
@@ -113,11 +114,15 @@ def grow_tree(
             )  # fmt: skip
         middle = first
         if found > 0:
+            _find_margins(indptr, indices, values, rows, growth.bias, memory.weights, margins[first:end])
             middle = _send(rows, margins[first:end], first)
         if first < middle < end:
             features, weights = with_room(features, n_weights + found), with_room(weights, n_weights + found)
             count = _keep_weights(found, memory, features[n_weights:], weights[n_weights:])
-            weight_counts[node], bias[node] = count, memory.weights[memory.weights.shape[0] - 1] * growth.bias
+            weight_counts[node], bias[node] = (
+                count,
+                np.float32(memory.weights[memory.weights.shape[0] - 1] * growth.bias),
+            )
             n_weights += count
             if n_waiting + 2 > waiting.shape[0]:
                 larger = np.empty((2 * waiting.shape[0], 3), np.int64)
@@ -147,6 +152,23 @@ def grow_tree(
         features[:n_weights].copy(), weights[:n_weights].copy(), label_counts[:n_nodes].copy(),
         labels[:n_labels].copy(), shares[:n_labels].copy(),
     )  # fmt: skip
+
+
+@kernel
+def _find_margins(
+    indptr: npt.NDArray[Any],
+    indices: Int32,
+    values: Float32,
+    rows: Int32,
+    bias: float,
+    weights: Float32,
+    margins: npt.NDArray[np.float64],
+) -> None:
+    """Find margins as prediction will, by the weights as they are kept: the solver's own carry its rounding errors."""
+    own = np.float64(np.float32(weights[weights.shape[0] - 1] * bias))
+    for place in range(rows.shape[0]):
+        row = rows[place]
+        margins[place] = own + sparse_dot(indices, values, indptr[row], indptr[row + 1], weights)
 
 
 @kernel

@@ -29,7 +29,7 @@ from longtail.learners.linear.training import row_scales
 from longtail.propensity.base import is_number
 from longtail.weighting import Weighting, get_weighting
 
-_ROWS_AT_ONCE = 512
+_ROWS_AT_ONCE = 4096
 _NO_FLAGS = np.empty(0, np.bool_)
 
 
