@@ -113,18 +113,32 @@ def configure(estimator: Estimator, params: Mapping[str, Any], propensity: Prope
     """Set parameters by name, nested ones as ``weighting__beta``; an unknown name is an error with the known ones.
 
     A weighting that is given by its name uses `propensity`. A part is set before the parameters inside it, in whatever
-    order they come.
+    order they come. A parameter that a wrapper doesn't have is set in the learner that it wraps.
     """
-    for name, value in sorted(params.items(), key=lambda param: param[0].count("__")):
-        if name == "weighting" and isinstance(value, str):
+    for given, value in sorted(params.items(), key=lambda param: param[0].count("__")):
+        name = _path_of(estimator, given)
+        if name.rpartition("learner__")[2] == "weighting" and isinstance(value, str):
             value = _weighting(value, propensity)
         try:
             estimator.set_params(**{name: value})
         except (ValueError, AttributeError):
             known = sorted(estimator.get_params())
             listed = ", ".join(known) or "none"
-            raise ParameterError(name, value, f"is no parameter here{_near(name, known)}: there are {listed}") from None
+            raise ParameterError(
+                given, value, f"is no parameter here{_near(given, known)}: there are {listed}"
+            ) from None
     return estimator
+
+
+def _path_of(estimator: BaseEstimator, name: str) -> str:
+    """Path to a parameter: its name, or that inside of the wrapped learner that has it."""
+    from longtail.learners.base import Learner, nested
+
+    if isinstance(estimator, Learner):
+        for path, part in nested(estimator):
+            if name.partition("__")[0] in part.get_params(deep=False):
+                return path + name
+    return name
 
 
 def _weighting(name: str, propensity: Propensity | str | None) -> Weighting:

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from longtail.corpus.matching import last_part, match_concepts, unescaped
 from longtail.corpus.skos import Form, read_statements
 from longtail.corpus.streams import ByteReader, split_suffix
 from longtail.errors import InputError
@@ -30,6 +31,11 @@ _NO_HIERARCHY = (
     'is JSON, but no hierarchy: give {"name": ..., "children": [...]}, {child: parent or [parents]} or '
     "[[child, parent], ...]"
 )
+# What people call the parts of a nested hierarchy: an object with such keys alone is not read as {child: parent}.
+_NODE_KEYS = {
+    "name", "id", "children", "parent", "parents", "title", "label", "text", "key", "value", "uri", "url", "type",
+    "kind", "size", "count", "description", "broader", "narrower", "nodes", "items",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,10 +72,10 @@ class Hierarchy:
         """Find the label that each concept is.
 
         A concept is the label that has its id as a name; or its title; or the last part of its id, where that is a URI
-        (what follows the last ``#``, ``/`` or, in a URN, ``:``); or its notation. These are tried one after the other,
-        first letter by letter and then all four without regard to case, where a name that differs from another by case
-        alone is passed over. A concept is one label at most and a label one concept: where several fit equally well,
-        the first in the file.
+        (what follows the last ``#``, ``/`` or, in a URN, ``:``), as it is or with its percent signs read; or its
+        notation. These are tried one after the other, first letter by letter, then in Unicode's composed form (NFC),
+        then without regard to case; there, a name that differs from another by that alone is passed over. A concept is
+        one label at most. A label may be several concepts, where it fits these equally well: two of one title, say.
 
         For labels without names, give their ids as text.
 
@@ -83,34 +89,19 @@ class Hierarchy:
         ndarray of int32, shape (len(names),)
             Label ids, -1 for concepts that are no label.
         """
-        found = np.full(len(self.names), -1, np.int32)
-        exact: dict[str, list[int]] = {}
-        for label, name in enumerate(label_names):
-            exact.setdefault(name.strip(), []).append(label)
-        folded: dict[str, list[int]] = {}
-        for name, labels in exact.items():
-            folded.setdefault(name.casefold(), []).extend(labels)
-        keys = (self.names, self.titles, [_last_part(name) for name in self.names], self.notations)
-        taken: set[int] = set()
-        for labels_of, fold in ((exact, False), (folded, True)):
-            for column in keys:
-                for concept, key in enumerate(column):
-                    if not key or found[concept] >= 0:
-                        continue
-                    labels = labels_of.get(key.casefold() if fold else key, [])
-                    if len(labels) > 1 and not fold:
-                        raise InputError(f"{key!r} is the name of several labels: name them apart.", path=self.path)
-                    if len(labels) == 1 and labels[0] not in taken:
-                        found[concept] = labels[0]
-                        taken.add(labels[0])
-        if not taken:
+        parts = [last_part(name) for name in self.names]
+        keys = (self.names, self.titles, parts, [unescaped(part) for part in parts], self.notations)
+        found = match_concepts(keys, label_names, self.path)
+        if found is None:
             raise InputError(self._nothing_found(label_names), path=self.path)
         return found
 
     def pairs(self, label_names: Sequence[str]) -> list[tuple[int | str, int | str]]:
         """Give the pairs (child, parent) with the ids of labels for concepts that are labels, and other ids as text.
 
-        `match` says which concept is which label.
+        `match` says which concept is which label. Where a label is several concepts, those of them with others under
+        them stay concepts, with the label under each; so the label stands under the parents of all, and what is under
+        one of them stays there.
 
         Parameters
         ----------
@@ -127,9 +118,17 @@ class Hierarchy:
         InputError
             If no concept is a label.
         """
-        found = self.match(label_names).tolist()
-        concepts = [name if label < 0 else label for name, label in zip(self.names, found, strict=True)]
-        return [(concepts[child], concepts[parent]) for child, parent in self.parents.tolist()]
+        found = self.match(label_names)
+        repeated = np.bincount(found[found >= 0])[found] > 1
+        repeated &= (found >= 0) & np.isin(np.arange(len(found)), self.parents[:, 1])
+        nodes = repeated.tolist()
+        concepts: list[int | str] = [
+            name if label < 0 or is_node else label
+            for name, label, is_node in zip(self.names, found.tolist(), nodes, strict=True)
+        ]
+        pairs = [(concepts[child], concepts[parent]) for child, parent in self.parents.tolist()]
+        pairs += [(int(found[node]), self.names[node]) for node in np.flatnonzero(repeated)]
+        return list(dict.fromkeys(pairs))
 
     def _nothing_found(self, label_names: Sequence[str]) -> str:
         title = self.titles[0] if self.titles else None
@@ -137,7 +136,7 @@ class Hierarchy:
         label = f", such as {label_names[0]!r}" if len(label_names) else ""
         return (
             f"none of its {len(self.names):,} concepts{such} is one of the {len(label_names):,} labels{label}: "
-            "labels must be called by a concept's id, its title or the last part of its URI."
+            "labels must be called by a concept's id, its title, the last part of its URI or its notation."
         )
 
 
@@ -313,7 +312,8 @@ def _read_pairs(concepts: _Concepts, path: Path) -> None:
     for line, cells in _cells(read_text(path), path):
         if len(cells) != 2 or not cells[0]:
             raise InputError(
-                "must be a child and its parent with a tab or comma between; what has a comma in it stands in quotes.",
+                "must be a child and its parent with a tab, comma or semicolon between; what has that mark in it stands "
+                "in quotes, or all marks between are tabs.",
                 path=path,
                 line=line,
             )
@@ -335,14 +335,24 @@ def _cells(text: str, path: Path) -> Iterator[tuple[int, list[str]]]:
     if "\t" in first:
         rows: Iterable[tuple[int, list[str]]] = ((line, row.split("\t")) for line, row in enumerate(lines, 1))
     else:
-        reader = csv.reader(
-            (line + "\n" for line in lines), delimiter="," if "," in first else ";", skipinitialspace=True, strict=True
-        )
-        rows = _numbered(reader, path)
+        by_commas = "," in first and not (";" in first and _are_pairs(_reader(lines, ";")))
+        rows = _numbered(_reader(lines, "," if by_commas else ";"), path)
     for line, row in rows:
         cells = [cell.strip() for cell in row]
         if any(cells):
             yield line, cells
+
+
+def _reader(lines: Sequence[str], mark: str) -> Any:
+    return csv.reader((line + "\n" for line in lines), delimiter=mark, skipinitialspace=True, strict=True)
+
+
+def _are_pairs(reader: Any) -> bool:
+    """Whether every line has two cells, or none."""
+    try:
+        return all(len(row) == 2 or not any(cell.strip() for cell in row) for row in reader)
+    except csv.Error:
+        return False
 
 
 def _numbered(reader: Any, path: Path) -> Iterator[tuple[int, list[str]]]:
@@ -391,7 +401,10 @@ def _without_twins(items: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _is_nested(node: Any) -> bool:
-    return isinstance(node, dict) and ("name" in node or "id" in node) and isinstance(node.get("children"), list)
+    """Whether an object is meant for a concept with what is under it, well-formed or not."""
+    if not isinstance(node, dict):
+        return False
+    return node.keys() <= _NODE_KEYS or ("children" in node and ("name" in node or "id" in node))
 
 
 def _read_nested(concepts: _Concepts, tops: list[Any], path: Path) -> None:
@@ -400,9 +413,16 @@ def _read_nested(concepts: _Concepts, tops: list[Any], path: Path) -> None:
         node, parent = waiting.pop()
         if not isinstance(node, dict):
             node = {"name": node}
-        below = node.get("children") or []
-        if not isinstance(below, list) or not ("name" in node or "id" in node):
-            raise InputError(f"{_NO_HIERARCHY}; got {_shown(node)}.", path=path)
+        below = node.get("children")
+        below = [] if below is None else below
+        if not isinstance(below, list):
+            raise InputError(
+                f'has {_shown(below)} for "children", which must be a list: give {{"name": ..., "children": [...]}}, or '
+                "[[child, parent], ...].",
+                path=path,
+            )
+        if not ("name" in node or "id" in node):
+            raise InputError(f'{_NO_HIERARCHY}; got {_shown(node)}, without "name" or "id".', path=path)
         name = _named(node["id"] if "id" in node else node["name"], path)
         place = concepts.place(name)
         if "id" in node and "name" in node:
@@ -449,9 +469,3 @@ def _read_skos(concepts: _Concepts, path: Path, form: Form, language: str) -> No
     for child, scheme, line in schemes:
         if concepts.place(child) not in have_parents:
             concepts.add(child, scheme, line)
-
-
-def _last_part(name: str) -> str | None:
-    if "://" in name:
-        return re.split(r"[#/]", name.rstrip("#/"))[-1]
-    return name.rpartition(":")[2] if name.lower().startswith("urn:") else None

@@ -29,7 +29,9 @@ def as_rows(X: Any, *, name: str = "X") -> sp.csr_array:
 
 
 def as_indicator(Y: Any, *, name: str = "Y") -> sp.csr_array:
-    """Bring a matrix of labels into canonical CSR with every stored value 1: non-zero means the label is present.
+    """Bring a matrix of labels into canonical CSR with every stored value 1: above 0 means the label is present.
+
+    Negative values are refused: where -1 says that a label is absent, it would count as present.
 
     Examples
     --------
@@ -38,9 +40,16 @@ def as_indicator(Y: Any, *, name: str = "Y") -> sp.csr_array:
     """
     matrix, row = _canonical(Y, np.float32, name)
     if row is not None:
-        raise InputError(f"{name} has a NaN or infinite value: labels are 0 or 1.")
+        raise InputError(f"{name} has a NaN or infinite value in row {row}: labels are 0 or 1.")
     if (matrix.data == 1).all():
         return matrix
+    negative = matrix.data[: matrix.nnz] < 0
+    if negative.any():
+        at = int(negative.argmax())
+        row = int(np.searchsorted(matrix.indptr, at, side="right")) - 1
+        raise InputError(
+            f"{name} has {matrix.data[at]:g} in row {row}: labels are 0 or 1, so write 0 where a label is absent."
+        )
     matrix = sp.csr_array(
         ((matrix.data != 0).astype(np.float32), matrix.indices, matrix.indptr), shape=matrix.shape, copy=True
     )

@@ -251,6 +251,21 @@ class Learner(BaseEstimator):
         return tags
 
 
+def nested(learner: Learner) -> Iterator[tuple[str, Learner]]:
+    """Give a learner and those that it wraps, from the outermost on, each with the path to its parameters.
+
+    Examples
+    --------
+    >>> from longtail import CentroidReranker, Popularity
+    >>> [(path, type(part).__name__) for path, part in nested(CentroidReranker(learner=Popularity()))]
+    [('', 'CentroidReranker'), ('learner__', 'Popularity')]
+    """
+    path, part = "", learner
+    while isinstance(part, Learner):
+        yield path, part
+        path, part = path + "learner__", getattr(part, "learner", None)  # type: ignore[assignment]
+
+
 def checked_k(k: Any, name: str = "k") -> int:
     """Number of labels to rank, checked."""
     if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:

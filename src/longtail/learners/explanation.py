@@ -27,6 +27,9 @@ class Explanation:
     sources : list of (str, float)
         Parts of the learner, such as the trees of a forest, and what each of them contributed; empty where there is
         only one.
+    path : list of (str, list of (str, float))
+        For trees over rows: the way down the tree that contributed most, step by step, "left" or "right" with the
+        features that mattered most there and what they added to the margin, which is below 0 to the left.
 
     Examples
     --------
@@ -41,6 +44,7 @@ class Explanation:
     bias: float
     parts: list[tuple[str, float]]
     sources: list[tuple[str, float]] = field(default_factory=list)
+    path: list[tuple[str, list[tuple[str, float]]]] = field(default_factory=list)
 
     @classmethod
     def from_effects(
@@ -57,5 +61,11 @@ class Explanation:
 
     def renamed(self, name: str | None = None, features: list[str] | None = None) -> Explanation:
         """Put names in the place of numbers: of the label, and of the features, which are numbers here."""
-        parts = self.parts if features is None else [(features[int(feature)], effect) for feature, effect in self.parts]
-        return replace(self, name=self.name if name is None else name, parts=parts)
+        renamed = self if name is None else replace(self, name=name)
+        if features is None:
+            return renamed
+
+        def named(parts: list[tuple[str, float]]) -> list[tuple[str, float]]:
+            return [(features[int(feature)], effect) for feature, effect in parts]
+
+        return replace(renamed, parts=named(self.parts), path=[(way, named(parts)) for way, parts in self.path])

@@ -33,7 +33,7 @@ _ROOMS = {
         "Popularity",
         "TextLearner",
     ),
-    "tail": ("CentroidReranker",),
+    "tail": ("CentroidReranker", "LabelCentroids"),
 }
 _PUBLIC = {name: f"longtail.{room}" for room, names in _ROOMS.items() for name in names}
 _registered: dict[str, type[Any]] = {}

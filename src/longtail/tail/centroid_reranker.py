@@ -167,7 +167,7 @@ class CentroidReranker(Learner):
         rise = self.alpha * (strength - start) + (1 - self.alpha) * (near - bias)
         factor = low * math.expm1(rise) / rise if rise else low
         whole = Explanation.from_effects(why.label, low, X.indices, effects[X.indices] * factor)
-        return whole.with_sources(
+        return replace(whole, path=why.path).with_sources(
             [
                 ("without the features", low),
                 (type(self.learner_).__name__, self.alpha * (strength - start) * factor),

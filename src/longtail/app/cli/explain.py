@@ -14,6 +14,8 @@ from longtail.errors import InputError, ParameterError
 if TYPE_CHECKING:
     from longtail.store import Model
 
+_SOURCES = 5  # shown of each label; --json gives all
+
 
 @guarded
 def explain(
@@ -51,7 +53,15 @@ def explain(
         give_json(
             {
                 "labels": [
-                    {"label": why.label, "name": why.name, "score": why.score, "bias": why.bias, "parts": why.parts}
+                    {
+                        "label": why.label,
+                        "name": why.name,
+                        "score": why.score,
+                        "bias": why.bias,
+                        "parts": why.parts,
+                        "sources": why.sources,
+                        "path": [{"way": way, "parts": pulls} for way, pulls in why.path],
+                    }
                     for why in found
                 ]
             }
@@ -60,13 +70,23 @@ def explain(
     for position, why in enumerate(found):
         if position:
             give("")
-        shown = why.parts[:parts]
-        rows = [[name, f"{effect:+.4f}"] for name, effect in shown]
-        if len(why.parts) > len(shown):
-            rest = sum(effect for _, effect in why.parts[len(shown) :])
-            rows.append([f"{len(why.parts) - len(shown):,} others", f"{rest:+.4f}"])
+        rows = _shortened(why.parts, parts)
         rows += [["bias", f"{why.bias:+.4f}"], ["score", f"{why.score:+.4f}"]]
         give_table(why.name, ["", ""], rows)
+        if why.sources:
+            give_table("where it comes from", ["", ""], _shortened(why.sources, _SOURCES))
+        if why.path:
+            give("the way down the tree that contributed most")
+            for way, pulls in why.path:
+                give(f"{way:5}  " + (", ".join(f"{name} {pull:+.2f}" for name, pull in pulls) or "by the bias"))
+
+
+def _shortened(amounts: list[tuple[str, float]], most: int) -> list[list[str]]:
+    """Lines of a table: the first of the amounts, and the sum of the others in one line."""
+    rows = [[name, f"{amount:+.4f}"] for name, amount in amounts[:most]]
+    if len(amounts) > most:
+        rows.append([f"{len(amounts) - most:,} others", f"{sum(amount for _, amount in amounts[most:]):+.4f}"])
+    return rows
 
 
 def _row(given: str, model: Model) -> Any:

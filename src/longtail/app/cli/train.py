@@ -13,6 +13,8 @@ from longtail.app.cli.console import give, give_json, guarded, note, step
 from longtail.errors import InputError, ParameterError
 
 if TYPE_CHECKING:
+    from sklearn.base import BaseEstimator
+
     from longtail.corpus import Dataset
     from longtail.learners import Learner, TextLearner
     from longtail.propensity import JainPropensity
@@ -144,17 +146,20 @@ def compose(
     """Compose and check the learner before the data is read; for features, its inner learner is used alone."""
     from longtail.corpus import Tfidf
     from longtail.learners import TextLearner
+    from longtail.learners.base import nested
     from longtail.recipes import configure, find
 
     learner, features = find(recipe).build(propensity), Tfidf()
-    for part in (learner, features):
+    part: BaseEstimator
+    for part in (*(inner for _, inner in nested(learner)), features):
         known = part.get_params(deep=False)
         run = (("threads", threads), ("seed", seed), ("memory_limit", memory_limit))
         part.set_params(**{name: value for name, value in run if name in known})
     settings: dict[bool, dict[str, Any]] = {True: {}, False: {}}  # of the features, of the learner
     for name, value in parameters.items():
         of_features = name.startswith(_FEATURES)
-        settings[of_features][name.removeprefix(_FEATURES if of_features else "learner__")] = value
+        is_own = name in learner.get_params()
+        settings[of_features][name if is_own else name.removeprefix(_FEATURES if of_features else "learner__")] = value
     configure(features, settings[True])
     configure(learner, settings[False], propensity)
     plan = TextLearner(features=features, learner=learner)
@@ -164,9 +169,11 @@ def compose(
 
 def _give_labels(plan: TextLearner, dataset: Dataset, tree: Path | None, label_texts: str | None) -> None:
     """Hand the learner what is known of the labels: their tree, or a text for each."""
-    known = plan.learner.get_params(deep=False) if plan.learner is not None else {}
+    from longtail.learners.base import nested
+
+    where = next((path for path, part in nested(plan) if "tree" in part.get_params(deep=False)), None)
     for option, value in (("--tree", tree), ("--label-texts", label_texts)):
-        if value is not None and "tree" not in known:
+        if value is not None and where is None:
             raise ParameterError(option, str(value), "is for recipes of label trees; longtail recipes lists them")
     names = dataset.label_names or [str(label) for label in range(dataset.n_labels)]
     if label_texts == "names" and dataset.label_names is None:
@@ -174,7 +181,7 @@ def _give_labels(plan: TextLearner, dataset: Dataset, tree: Path | None, label_t
     if tree is not None:
         from longtail.corpus import read_hierarchy
 
-        plan.set_params(learner__tree=read_hierarchy(tree).pairs(names))
+        plan.set_params(**{f"{where}tree": read_hierarchy(tree).pairs(names)})
     if label_texts is not None:
         texts = list(names)
         if label_texts != "names":
@@ -189,19 +196,22 @@ def _give_labels(plan: TextLearner, dataset: Dataset, tree: Path | None, label_t
                 f"has {len(texts):,} lines, and the data set {dataset.n_labels:,} labels: give a line a label.",
                 path=label_texts,
             )
-        plan.set_params(learner__representation=texts)
+        plan.set_params(**{f"{where}representation": texts})
 
 
 def ready(plan: TextLearner, parameters: dict[str, Any], dataset: Dataset, source: str) -> tuple[Learner, Any]:
     """Give the learner and the rows for it, after its kernels were compiled or read from their cache."""
     from sklearn.base import clone
 
+    from longtail.learners.base import nested
+
     if dataset.X is not None:
         for name in filter(lambda name: name.startswith(_FEATURES), parameters):
             raise ParameterError(name, parameters[name], f"is for texts, and {source} holds features")
     small = clone(plan).set_params(features__min_rows=1, features__max_features=None)
     of_data = {"memory_limit": None, "tree": None, "representation": "centroids", "leaf_size": 1}
-    small.set_params(**{f"learner__{name}": value for name, value in of_data.items() if hasattr(small.learner, name)})
+    for _, part in nested(small):
+        part.set_params(**{name: value for name, value in of_data.items() if hasattr(part, name)})
     small.fit(["one word", "two words"], [[1, 0], [0, 1]])
     if dataset.X is not None and plan.learner is not None:
         return plan.learner, dataset.X

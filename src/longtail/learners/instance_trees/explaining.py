@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
@@ -9,6 +11,7 @@ import scipy.sparse as sp
 from longtail.learners.explanation import Explanation
 from longtail.learners.instance_trees.trees import InstanceTrees
 
+_SHOWN = 3
 Float64 = npt.NDArray[np.float64]
 
 
@@ -25,6 +28,7 @@ def explain_label(trees: InstanceTrees, row: sp.csr_array, leaves: npt.NDArray[n
     dense = np.zeros(trees.n_features_)
     dense[row.indices] = row.data
     effects, bias, sources = np.zeros(trees.n_features_), 0.0, []
+    most, best = 0.0, 0
     for tree, (root, leaf) in enumerate(zip(trees.roots_, leaves, strict=True)):
         node, end = int(root), int(trees.ends[tree])
         value = (mass[end] - mass[node]) / (rows[end] - rows[node])
@@ -41,10 +45,20 @@ def explain_label(trees: InstanceTrees, row: sp.csr_array, leaves: npt.NDArray[n
             effects[features] += share[:-1]
             bias += share[-1]
             value = below
+        if value > most:
+            most, best = value, tree
         if value:
             sources.append((f"tree {tree}, leaf {leaf} of {trees.sizes_[leaf]} rows", float(value / trees.n_trees)))
     why = Explanation.from_effects(label, bias / trees.n_trees, row.indices, effects[row.indices] / trees.n_trees)
-    return why.with_sources(sources)
+    return replace(why.with_sources(sources), path=_best_path(trees, row, best) if sources else [])
+
+
+def _best_path(trees: InstanceTrees, row: sp.csr_array, tree: int) -> list[tuple[str, list[tuple[str, float]]]]:
+    """Steps of a path in words: the way, and the features that mattered most."""
+    return [
+        ("right" if margin >= 0 else "left", [(str(feature), pull) for feature, pull in parts[:_SHOWN]])
+        for _, margin, parts in trace_path(trees, row, tree)[:-1]
+    ]
 
 
 def trace_path(trees: InstanceTrees, row: sp.csr_array, tree: int) -> list[tuple[int, float, list[tuple[int, float]]]]:
