@@ -1,4 +1,4 @@
-"""The data sets as every system gets them: scipy matrices on disk, rows of unit length, no bias column."""
+"""The data sets as every system gets them: scipy matrices on disk, no bias column, rows of unit length as a rule."""
 
 from __future__ import annotations
 
@@ -16,16 +16,19 @@ DATASETS = ("eurlex57k", "tate-subjects", "delicious", "bibtex", *BUNDLED)
 PARTS = ("train", "test")
 
 
-def prepare(name: str, source: Path, cache: Path) -> Path:
-    """Folder with the matrices of data set `name`, made the first time: from `source`, or from what is bundled."""
-    folder = cache / "data" / name
+def prepare(name: str, source: Path, cache: Path, *, as_is: bool = False) -> Path:
+    """Folder with the matrices of data set `name`, made the first time: from `source`, or from what is bundled.
+
+    Rows have unit length, or, with `as_is`, the values they come with.
+    """
+    folder = cache / "data" / (f"{name}-as-is" if as_is else name)
     finished = folder / "finished"
     if not finished.exists():
         print(f"{name}: reading", flush=True)
         folder.mkdir(parents=True, exist_ok=True)
         parts = [_load(name, part, source) for part in PARTS]
         for part, dataset, X in zip(PARTS, parts, _features(*parts), strict=True):
-            _save(folder / f"{part}.X.npz", normalize(X))
+            _save(folder / f"{part}.X.npz", X if as_is else normalize(X))
             _save(folder / f"{part}.Y.npz", dataset.Y)
         finished.touch()
     return folder
