@@ -312,8 +312,8 @@ def _read_pairs(concepts: _Concepts, path: Path) -> None:
     for line, cells in _cells(read_text(path), path):
         if len(cells) != 2 or not cells[0]:
             raise InputError(
-                "must be a child and its parent with a tab, comma or semicolon between; what has that mark in it stands "
-                "in quotes, or all marks between are tabs.",
+                "must be a child and its parent with a tab, comma or semicolon between; what has that comma or semicolon "
+                "in it stands in quotes.",
                 path=path,
                 line=line,
             )
@@ -417,8 +417,8 @@ def _read_nested(concepts: _Concepts, tops: list[Any], path: Path) -> None:
         below = [] if below is None else below
         if not isinstance(below, list):
             raise InputError(
-                f'has {_shown(below)} for "children", which must be a list: give {{"name": ..., "children": [...]}}, or '
-                "[[child, parent], ...].",
+                f'has {_shown(below)} for "children", which must be a list: give {{"name": ..., "children": [...]}} '
+                "or [[child, parent], ...].",
                 path=path,
             )
         if not ("name" in node or "id" in node):

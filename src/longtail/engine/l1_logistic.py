@@ -121,20 +121,16 @@ def solve_l1_logistic(
     margins[:] = 0
     loss, weight_norm = _loss(margins, sides, cost_negative, cost_positive), 0.0
     n_columns = 0
-    positive = 0
-    for at in range(n):
-        positive += int(sides[at])
-    tolerance = limits.tolerance * max(min(positive, n - positive), 1) / n
     first_violation, inner_tolerance = 0.0, 1.0
     for step in range(limits.newton_steps):
         _find_pulls(margins, sides, cost_negative, cost_positive, pulls, bends)
         inside = 0.0 if step == 0 else _column_gradient(0, n_columns, bends, slopes, memory)
-        if step == 0 or inside <= tolerance * first_violation:
+        if step == 0 or inside <= limits.tolerance * first_violation:
             _find_gradient(indptr, indices, values, rows, pulls, bias, found, memory)
             violation, joining = _violation(found, memory)
             if step == 0:
                 first_violation = violation
-            if violation <= tolerance * first_violation or violation == 0:
+            if violation <= limits.tolerance * first_violation or violation == 0:
                 break
             before = n_columns
             n_columns = _join(found, n_columns, memory)
@@ -162,7 +158,7 @@ def solve_l1_logistic(
             new_norm += abs(targets[column])
             promise += gradient[features[column]] * (targets[column] - weight)
         promise += new_norm - weight_norm
-        share = _search_line(
+        share, loss = _search_line(
             margins, bends, sides, cost_negative, cost_positive, loss, weight_norm, promise, n_columns, features,
             weights, targets,
         )  # fmt: skip
@@ -175,7 +171,6 @@ def solve_l1_logistic(
             weight_norm += abs(weights[feature])
         for at in range(n):
             margins[at] += share * bends[at, 1]
-        loss = _loss(margins, sides, cost_negative, cost_positive)
     for column in range(n_columns):
         memory.columns[features[column]] = -1
     return found
@@ -443,7 +438,7 @@ def _search_line(
     weights: Float32,
     targets: Float64,
 ) -> Any:
-    """Find the share of the way that lowers the objective enough: 1, a half, a quarter; 0 if there is none."""
+    """Find the share of the way that lowers the objective enough: 1, a half, a quarter; 0 if there is none; and the loss."""
     share = 1.0
     tried = np.empty(margins.shape[0])
     for _ in range(_HALVINGS):
@@ -453,8 +448,8 @@ def _search_line(
             norm += abs(weight + share * (targets[column] - weight))
         for at in range(margins.shape[0]):
             tried[at] = margins[at] + share * bends[at, 1]
-        risen = _loss(tried, sides, cost_negative, cost_positive) - loss + norm - weight_norm
-        if risen <= _SUFFICIENT * share * promise:
-            return share
+        there = _loss(tried, sides, cost_negative, cost_positive)
+        if there - loss + norm - weight_norm <= _SUFFICIENT * share * promise:
+            return share, there
         share *= 0.5
-    return 0.0
+    return 0.0, loss

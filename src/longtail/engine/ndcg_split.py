@@ -69,64 +69,72 @@ def part_rows(
     (positive, gain)
         Rows on side 1, and the mean gain of a row.
     """
-    indptr, indices, gains, inverse = (
-        relevance.indptr,
-        relevance.indices,
-        relevance.gains,
-        relevance.inverse_ideals,
-    )
     n = rows.shape[0]
-    present = np.empty(min(_count(indptr, rows), slots.shape[0]), np.int32)
-    n_present = 0
-    for row in rows:
-        for at in range(indptr[row], indptr[row + 1]):
-            if slots[indices[at]] < 0:
-                slots[indices[at]] = n_present
-                present[n_present] = indices[at]
-                n_present += 1
-    sums, worth = np.empty((2, n_present)), np.empty((2, n_present))
-    order = np.empty(n_present, np.int64)
+    ends, places, present = _localised(relevance, rows, slots)
+    n_present = present.shape[0]
+    inverse = relevance.inverse_ideals[rows]
+    sums, worth = np.zeros((n_present, 2)), np.empty((n_present, 2), np.float32)
+    gains = relevance.gains[present]
+    order, column = np.empty(n_present, np.int64), np.empty(n_present)
     discounts = 1 / np.log2(np.arange(n_present) + 2.0)
-    for place in range(n):
-        sides[place] = np.int8(next_random(state) >> np.uint64(63))
+    at = 0
+    for row in range(n):
+        sides[row] = np.int8(next_random(state) >> np.uint64(63))
+        while at < ends[row]:
+            sums[places[at], sides[row]] += gains[places[at]] * inverse[row]
+            at += 1
     best, positive = -np.inf, 0
     for _ in range(_MOST_ROUNDS):
-        sums[:] = 0
-        for place in range(n):
-            row, side = rows[place], sides[place]
-            for at in range(indptr[row], indptr[row + 1]):
-                label = indices[at]
-                sums[side, slots[label]] += gains[label] * inverse[row]
         for side in range(2):
-            _rank(sums[side], order)
+            column[:] = sums[:, side]
+            _rank(column, order)
             for rank in range(n_present):
-                worth[side, order[rank]] = discounts[rank] * gains[present[order[rank]]]
-        total, positive = 0.0, 0
-        for place in range(n):
-            row = rows[place]
+                worth[order[rank], side] = discounts[rank] * gains[order[rank]]
+        sums[:] = 0  # what the sides would gain after this round, found while rows choose
+        total, positive, at = 0.0, 0, 0
+        for row in range(n):
+            begin = at
             left = right = 0.0
-            for at in range(indptr[row], indptr[row + 1]):
-                slot = slots[indices[at]]
-                left += worth[0, slot]
-                right += worth[1, slot]
+            while at < ends[row]:
+                left += worth[places[at], 0]
+                right += worth[places[at], 1]
+                at += 1
             if left != right:
-                sides[place] = np.int8(right > left)
+                sides[row] = np.int8(right > left)
+            for again in range(begin, at):
+                sums[places[again], sides[row]] += gains[places[again]] * inverse[row]
             total += max(left, right) * inverse[row]
-            positive += int(sides[place])
+            positive += int(sides[row])
         if total / n - best < _LEAST_RISE:
             break
         best = total / n
-    for at in range(n_present):
-        slots[present[at]] = -1
     return positive, best
 
 
 @kernel
-def _count(indptr: npt.NDArray[Any], rows: Int32) -> Any:
+def _localised(relevance: Relevance, rows: Int32, slots: Int32) -> Any:
+    """Labels of some rows as places in a list of those that occur: where each row ends, the places, and the list."""
+    indptr, indices = relevance.indptr, relevance.indices
+    ends = np.empty(rows.shape[0], np.int64)
     total = 0
+    for at in range(rows.shape[0]):
+        total += indptr[rows[at] + 1] - indptr[rows[at]]
+        ends[at] = total
+    places = np.empty(total, np.int32)
+    present = np.empty(min(total, slots.shape[0]), np.int32)
+    n_present = filled = 0
     for row in rows:
-        total += indptr[row + 1] - indptr[row]
-    return total
+        for at in range(indptr[row], indptr[row + 1]):
+            label = indices[at]
+            if slots[label] < 0:
+                slots[label] = n_present
+                present[n_present] = label
+                n_present += 1
+            places[filled] = slots[label]
+            filled += 1
+    for at in range(n_present):
+        slots[present[at]] = -1
+    return ends, places, present[:n_present]
 
 
 @kernel

@@ -268,6 +268,6 @@ def nested(learner: Learner) -> Iterator[tuple[str, Learner]]:
 
 def checked_k(k: Any, name: str = "k") -> int:
     """Number of labels to rank, checked."""
-    if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
-        raise ParameterError(name, k, "must be a whole number of at least 1")
+    if isinstance(k, bool) or not isinstance(k, int | np.integer) or not 1 <= k < 2**31:
+        raise ParameterError(name, k, f"must be a whole number from 1 to {2**31 - 1}")
     return int(k)

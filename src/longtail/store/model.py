@@ -233,9 +233,13 @@ class Model:
         True
         """
         rows = [row] if isinstance(row, str) else row
-        found = self.learner.explain(
-            self.rows(rows) if not self.takes_texts else rows, self._ids("labels", labels), k=k
-        )
+        ids = self._ids("labels", labels)
+        if ids is not None and self.label_names is not None:
+            chosen = self.learner._label_ids("labels", ids)
+            unseen = next((self.label_names[label] for label in chosen if self.label_counts[label] == 0), None)
+            if unseen is not None:
+                raise InputError(f"Label {unseen!r} has no training row, so there is no score to explain.")
+        found = self.learner.explain(self.rows(rows) if not self.takes_texts else rows, ids, k=k)
         return [why.renamed(name=None if self.label_names is None else self.label_names[why.label]) for why in found]
 
     def add_labels(self, X: Any, Y: Any, label_names: Sequence[str] | None = None) -> Self:

@@ -87,6 +87,11 @@ def check_out_file(path: Path) -> None:
         raise InputError(f"can't be written: {path.resolve().parent} is not a directory.", path=path)
 
 
+def capped(k: int, model: Model) -> int:
+    """Number of labels to rank, as many as there are at most: more would only be padding, for which memory is held."""
+    return min(k, max(model.n_labels, 1))
+
+
 def find_label(name: str, model: Model) -> int:
     """Id of a label that is given by its name, or by its id."""
     if model.label_names is not None and name in model.label_names:

@@ -73,6 +73,8 @@ def generate(
         from longtail.engine.progress import show_progress
         from longtail.errors import InputError
 
+        if test_out is not None and _is_same_file(out, test_out):
+            raise InputError("is both OUT and --test-out: give two files.", path=test_out)
         for path in outs:
             check_out_file(path)
             if ".jsonl" in path.suffixes:
@@ -93,6 +95,16 @@ def generate(
             save(dataset, path)
     for path, dataset in zip(outs, parts, strict=True):
         note(f"Wrote {dataset.n_rows:,} rows to {path}.")
+
+
+def _is_same_file(one: Path, other: Path) -> bool:
+    """Whether two names stand for one file; for .npz, for the same pair of files."""
+    from longtail.corpus.npz import npz_prefix
+
+    if one.exists() and other.exists() and one.samefile(other):
+        return True
+    names = [npz_prefix(path) if path.suffix == ".npz" else path for path in (one.resolve(), other.resolve())]
+    return one.suffix == other.suffix and names[0] == names[1]
 
 
 @data.command()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from longtail.app.cli.arguments import parse_propensity, parse_settings
 from longtail.app.cli.console import give, give_json, guarded, step
-from longtail.app.cli.train import compose, published_propensity, ready
+from longtail.app.cli.train import compose, give_labels, published_propensity, ready
 
 
 @guarded
@@ -30,6 +31,13 @@ def estimate(
     ] = None,
     propensity: Annotated[
         str | None, typer.Option(metavar="A,B", help="Constants of the propensity model, as for longtail train.")
+    ] = None,
+    tree: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Your own label tree for a tree recipe, as for longtail train.")
+    ] = None,
+    label_texts: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Part the labels of a tree recipe by texts, as for longtail train."),
     ] = None,
     threads: Annotated[int | None, typer.Option(min=1, help="Threads to use; all cores by default.")] = None,
     memory_limit: Annotated[
@@ -53,6 +61,7 @@ def estimate(
         with show_progress():
             with step(f"reading {train}"):
                 dataset = load(train)
+            give_labels(plan, dataset, tree, label_texts)
             learner, rows = ready(plan, parameters, dataset, train)
             found = learner.estimate(rows, dataset.Y)
     figures = {

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from longtail.app.cli.arguments import find_label
+from longtail.app.cli.arguments import capped, find_label
 from longtail.app.cli.console import give, give_json, give_table, guarded, note, step
 from longtail.errors import InputError, ParameterError
 
@@ -46,7 +46,7 @@ def explain(
 
         loaded = Model.load(model)
         wanted = None if label is None else [find_label(name, loaded) for name in label]
-        found = loaded.explain(_row(row, loaded), wanted, k=k)
+        found = loaded.explain(_row(row, loaded), wanted, k=capped(k, loaded))
     if found and not any(why.parts for why in found):
         note("Nothing in the row is known to the model, or matters to these labels: only their bias counts.")
     if as_json:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from longtail.app.cli.arguments import check_out_file
+from longtail.app.cli.arguments import capped, check_out_file
 from longtail.app.cli.console import guarded, note, step
 from longtail.errors import InputError
 
@@ -69,7 +69,7 @@ name that holds a space or begins with a quote stands in double quotes as a JSON
         with show_progress():
             with step(f"reading {input}"):
                 dataset = _load(input)
-            tops = loaded.iter_topk(dataset, k, probabilities=probabilities)
+            tops = loaded.iter_topk(dataset, capped(k, loaded), probabilities=probabilities)
             lines = _lines(tops, loaded if names or dataset.X is None else None)
             if out is None:
                 for chunk in lines:

@@ -92,7 +92,7 @@ def train(
         check_target(out)
         with show_progress(), step(f"reading {train}"):
             dataset = load(train)
-        _give_labels(plan, dataset, tree, label_texts)
+        give_labels(plan, dataset, tree, label_texts)
         learner, rows = ready(plan, parameters, dataset, train)
         if resume and not unfinished.is_dir():
             note(f"There is nothing to resume in {unfinished.name}: training starts anew.")
@@ -167,7 +167,7 @@ def compose(
     return plan
 
 
-def _give_labels(plan: TextLearner, dataset: Dataset, tree: Path | None, label_texts: str | None) -> None:
+def give_labels(plan: TextLearner, dataset: Dataset, tree: Path | None, label_texts: str | None) -> None:
     """Hand the learner what is known of the labels: their tree, or a text for each."""
     from longtail.learners.base import nested
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
+import sys
 import time
 
 import numpy as np
@@ -17,50 +19,77 @@ from longtail.learners.estimate import Estimate
 from longtail.learners.label_trees.node_training import Level, NodeBlock, NodeTrainer, level_bytes, node_blocks
 from longtail.learners.linear.training import block_bytes
 
-_PILOTS = 6
+_PILOTS = 12
+_SPARE = 20_000_000  # bytes that levels may differ by, besides what is counted
 
 
 def node_bytes(trainer: NodeTrainer, level: Level) -> int:
     """Memory that a thread needs for the largest node of a level, in bytes."""
+    return _bytes_for(trainer, int(np.diff(level.row_starts).max(initial=1)))
+
+
+def _bytes_for(trainer: NodeTrainer, most_rows: int) -> int:
     n_rows, n_features = trainer.X.shape
-    most_rows = int(np.diff(level.row_starts).max(initial=1))
     density = trainer.X.nnz / max(n_rows, 1)
     size = min(int(most_rows * density * 1.5), int(trainer.X.nnz))
     return block_bytes(most_rows, min(size, n_features)) + 8 * size + 8 * n_features + 4 * n_rows
 
 
-def affordable_threads(trainer: NodeTrainer, level: Level, memory_limit: int | str | None) -> int:
-    """Threads that `memory_limit` leaves room for; the result is the same for any number."""
+def affordable_threads(trainer: NodeTrainer, level: Level, memory_limit: int | str | None, next_level: int = 0) -> int:
+    """Threads that `memory_limit` leaves room for; the result is the same for any number.
+
+    `next_level` is what the rows of other levels may take, in bytes: the advice in a refusal leaves room for them.
+    """
+    return _affordable(trainer.threads, node_bytes(trainer, level), memory_limit, next_level)
+
+
+def _affordable(threads: int, each: int, memory_limit: int | str | None, next_level: int) -> int:
     if memory_limit is None:
-        return trainer.threads
-    limit, used, each = parse_memory(memory_limit), resident_memory(), node_bytes(trainer, level)
-    affordable = min(trainer.threads, (limit - used) // each)
+        return threads
+    limit, used = parse_memory(memory_limit), _memory_in_use()
+    affordable = min(threads, (limit - used) // each)
     if affordable < 1:
         raise ParameterError(
             "memory_limit",
             memory_limit,
             f"leaves no room: {used / 1e6:,.0f} MB are in use, and a node takes {each / 1e6:,.1f} MB; "
-            f"raise it to {math.ceil((used + each) / 1e7) * 10 + 10}MB, or train with fewer features or rows",
+            f"{_advice(used + each + next_level)}, or train with fewer features or rows",
         )
     return affordable
 
 
-def make_room(size: int, memory_limit: int | str | None) -> None:
-    """Refuse to go on where so many more bytes would pass the limit."""
+def make_room(trainer: NodeTrainer, size: int, memory_limit: int | str | None) -> None:
+    """Refuse to go on where the rows of a level, of so many bytes, would pass the limit."""
     if memory_limit is None:
         return
-    limit, used = parse_memory(memory_limit), resident_memory()
+    limit, used = parse_memory(memory_limit), _memory_in_use()
     if used + size > limit:
+        node = _bytes_for(trainer, int(trainer.X.shape[0]))
         raise ParameterError(
             "memory_limit",
             memory_limit,
             f"leaves no room: {used / 1e6:,.0f} MB are in use, and the rows of a level take {size / 1e6:,.0f} MB; "
-            f"raise it to {math.ceil((used + size) / 1e7) * 10 + 10}MB, or train with fewer negatives or rows",
+            f"{_advice(used + size + node)}, or train with fewer negatives or rows",
         )
 
 
+def _advice(needed: int) -> str:
+    return f"raise it to at least {math.ceil((needed + _SPARE) / 1e7) * 10}MB"
+
+
+def _memory_in_use() -> int:
+    """Bytes that the process holds, after what it has freed was given back to the system.
+
+    The working memory of one level is freed before the next, but the allocator of glibc keeps some tens of MB of it.
+    """
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
+    if trim is not None:
+        trim(0)
+    return resident_memory()
+
+
 def estimate_nodes(trainer: NodeTrainer, negatives: int, memory_limit: int | str | None) -> Estimate:
-    """Train a few nodes of each level, and add up what all nodes would take.
+    """Train a few blocks of each level, and add up what all blocks would take.
 
     Which rows the levels above will send to a node is not known without training these: as many random rows stand for
     them.
@@ -68,7 +97,7 @@ def estimate_nodes(trainer: NodeTrainer, negatives: int, memory_limit: int | str
     forest, before = trainer.forest, resident_memory()
     blocks, starts = node_blocks(forest)
     seconds, size, peak, each, threads = 0.0, 0.0, float(before), 0, trainer.threads
-    n_rows = int(trainer.X.shape[0])
+    n_rows, candidates = int(trainer.X.shape[0]), level_bytes(trainer, negatives)
     for depth in range(forest.n_levels):
         first, last = (int(at) for at in forest.level_starts[depth : depth + 2])
         level = trainer.level(depth, None)
@@ -76,7 +105,7 @@ def estimate_nodes(trainer: NodeTrainer, negatives: int, memory_limit: int | str
         of_level = blocks[int(starts[first]) : int(starts[last])]
         if not of_level:
             continue
-        chosen = _pilots(whole, of_level, first)
+        chosen, stand_for = _pilots(whole, of_level, first)
         if negatives:
             # Each row goes to its best nodes, its own among them as a rule.
             nodes = last - first
@@ -85,8 +114,8 @@ def estimate_nodes(trainer: NodeTrainer, negatives: int, memory_limit: int | str
             pilots = np.unique([of_level[at].node - first for at in chosen])
             level = trainer.level(depth, _random_rows(n_rows, nodes, pilots, more))
             whole = np.minimum(whole + int(more), n_rows)
-        rows_of = whole
-        threads = min(threads, affordable_threads(trainer, level, memory_limit))
+        each = max(each, _bytes_for(trainer, int(whole.max(initial=1))))
+        threads = min(threads, _affordable(trainer.threads, each, memory_limit, candidates))
 
         def solve(at: int, stop: StopFlag) -> tuple[float, float]:
             start = time.thread_time()
@@ -96,13 +125,9 @@ def estimate_nodes(trainer: NodeTrainer, negatives: int, memory_limit: int | str
         with MemoryWatch() as watch:
             tried = np.array(list(run_blocks(solve, chosen, threads=threads, description="trying nodes")))
         trainer.release()
-        weights = np.array([rows_of[block.node - first] for block in of_level], np.float64) + 1
-        tried_weight = weights[chosen].sum()
-        seconds += tried[:, 0].sum() * weights.sum() / tried_weight / min(threads, len(of_level))
-        size += tried[:, 1].sum() * weights.sum() / tried_weight
-        each = max(each, node_bytes(trainer, level))
+        seconds += float(stand_for @ tried[:, 0]) / min(threads, len(of_level))
+        size += float(stand_for @ tried[:, 1])
         peak = max(peak, float(watch.peak))
-    candidates = level_bytes(trainer, negatives)
     peak = max(peak, before + min(threads, max(len(blocks), 1)) * each + candidates, before + 2 * size + candidates)
     return Estimate(
         seconds=seconds,
@@ -122,8 +147,24 @@ def _random_rows(n_rows: int, n_nodes: int, nodes: npt.NDArray[np.int64], count:
     return sp.csr_array((data, (np.concatenate(rows), columns)), shape=(n_rows, n_nodes))
 
 
-def _pilots(rows_of: npt.NDArray[np.int64], blocks: list[NodeBlock], first: int) -> list[int]:
-    """Blocks to try: spread evenly over those of the level, by the rows of their nodes."""
-    order = np.argsort([-rows_of[block.node - first] for block in blocks], kind="stable")
-    places = np.unique(np.linspace(0, len(blocks) - 1, min(_PILOTS, len(blocks))).astype(int))
-    return [int(at) for at in order[places]]
+def _pilots(
+    rows_of: npt.NDArray[np.int64], blocks: list[NodeBlock], first: int
+) -> tuple[list[int], npt.NDArray[np.float64]]:
+    """Blocks to try, and how many like itself each of them stands for.
+
+    What a block takes grows roughly with the root of its node's rows. So the blocks of a level, the largest first, are
+    cut into stretches with equal sums of these roots, and the middle one of each is tried. Were time and size taken as
+    proportional to rows, a few large nodes would stand for all: the small ones of trees with unequal parts, which take
+    several times as much a row, would hardly count.
+    """
+    n = len(blocks)
+    if n <= _PILOTS:
+        return list(range(n)), np.ones(n)
+    roots = np.sqrt([rows_of[block.node - first] + 1 for block in blocks])
+    order = np.argsort(-roots, kind="stable")
+    sums = np.cumsum(roots[order])
+    ends = np.unique(np.searchsorted(sums, sums[-1] * np.arange(1, _PILOTS) / _PILOTS) + 1)
+    cuts = np.unique([0, *ends, n])
+    middles = order[(cuts[:-1] + cuts[1:]) // 2]
+    of_stretches = np.diff(np.concatenate([[0], sums])[cuts])
+    return [int(at) for at in middles], of_stretches / roots[middles]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import os
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from longtail.corpus.hierarchy import find_circle, shown_circle
+from longtail.corpus.hierarchy import Hierarchy, find_circle, shown_circle
 from longtail.errors import ParameterError
 from longtail.learners.label_trees.forest import Branches
 
@@ -73,6 +74,25 @@ def branches_from_pairs(
         return rest(others)
     below, label_of, tops = _attached(parents, len(concepts), placed)
     return _numbered_nodes(below, label_of, tops, rest(others) if len(others) else None)
+
+
+def check_pairs(tree: Any) -> None:
+    """Refuse for a tree what can't hold pairs: the name of a file, a mapping, a hierarchy whose labels aren't matched.
+
+    Examples
+    --------
+    >>> check_pairs([(0, "Italy"), (1, "Italy")])
+    """
+    if tree is None or (
+        isinstance(tree, Iterable) and not isinstance(tree, str | bytes | os.PathLike | Mapping | Hierarchy)
+    ):
+        return
+    raise ParameterError(
+        "tree",
+        _short(tree),
+        "must be a list of pairs (child, parent); to read a file use --tree FILE, or in Python "
+        "read_hierarchy(path).pairs(label_names)",
+    )
 
 
 class _Shown(str):

@@ -24,10 +24,10 @@ from longtail.learners.label_trees.budget import affordable_threads, estimate_no
 from longtail.learners.label_trees.chunk_weights import PRECISIONS, ChunkWeights, NodePrecision
 from longtail.learners.label_trees.explaining import explain_label
 from longtail.learners.label_trees.forest import Branches, LabelForest
-from longtail.learners.label_trees.given import branches_from_pairs
+from longtail.learners.label_trees.given import branches_from_pairs, check_pairs
 from longtail.learners.label_trees.growing import Negatives, grow
 from longtail.learners.label_trees.insertion import insert_labels
-from longtail.learners.label_trees.node_training import NodeTrainer
+from longtail.learners.label_trees.node_training import NodeTrainer, level_bytes
 from longtail.learners.label_trees.overlap import with_overlap
 from longtail.learners.label_trees.partition import partition_labels
 from longtail.learners.label_trees.representation import represent_labels
@@ -231,8 +231,13 @@ class LabelTree(Learner):
             raise ParameterError("search", self.search, "must be beam where there is more than one tree")
         if self.bias_centre is not None and not (is_number(self.bias_centre) and math.isfinite(self.bias_centre)):
             raise ParameterError("bias_centre", self.bias_centre, "must be a number or None")
-        if type(get_loss(self.loss)) not in _CODES:
+        try:
+            is_known = type(get_loss(self.loss)) in _CODES
+        except ParameterError:
+            is_known = False
+        if not is_known:
             raise ParameterError("loss", self.loss, "must be squared-hinge or logistic")
+        check_pairs(self.tree)
         if self.memory_limit is not None:
             parse_memory(self.memory_limit)
         weighting = get_weighting(self.weighting)
@@ -278,11 +283,7 @@ class LabelTree(Learner):
         array([[1]], dtype=int32)
         """
         check_is_fitted(self, "n_labels_")
-        rows, weights = self._check_rows(X), np.asarray(label_weights, np.float64)
-        if weights.shape != (self.n_labels_,) or not ((weights >= 0) & (weights < 1e30)).all():
-            raise ParameterError(
-                "label_weights", label_weights, f"must be {self.n_labels_} numbers from 0 to 1e30, one a label"
-            )
+        rows, weights = self._check_rows(X), self._checked_weights(label_weights)
         top, _ = self._search.best_first(rows, self._scales(rows), checked_k(k), weights, weights > 0, self.threads)
         return top
 
@@ -327,6 +328,23 @@ class LabelTree(Learner):
             self._remember_new_labels(labels)
         return self
 
+    def _checked_weights(self, label_weights: Any) -> npt.NDArray[np.float64]:
+        try:
+            weights = np.asarray(label_weights, np.float64)
+        except (TypeError, ValueError):
+            raise ParameterError("label_weights", type(label_weights).__name__, "must hold numbers alone") from None
+        if weights.shape != (self.n_labels_,):
+            got = len(weights) if weights.ndim == 1 else weights.shape
+            raise ParameterError("label_weights", got, f"must hold a number for each of {self.n_labels_} labels")
+        wrong = np.flatnonzero(~((weights >= 0) & (weights < 1e30)))
+        if len(wrong):
+            raise ParameterError(
+                "label_weights",
+                float(weights[wrong[0]]),
+                f"must hold numbers from 0 to 1e30, also for label {wrong[0]}",
+            )
+        return weights
+
     def _fit(self, X: sp.csr_array, Y: sp.csr_array) -> None:
         trainer = self._trainer(X, Y)
         negatives = Negatives(self.negatives, self.discount) if self.negatives else None
@@ -337,8 +355,10 @@ class LabelTree(Learner):
                 trainer,
                 spool,
                 negatives,
-                lambda level: affordable_threads(trainer, level, self.memory_limit),
-                lambda size: make_room(size, self.memory_limit),
+                lambda level: affordable_threads(
+                    trainer, level, self.memory_limit, level_bytes(trainer, self.negatives)
+                ),
+                lambda size: make_room(trainer, size, self.memory_limit),
             )
 
     def _trainer(self, X: sp.csr_array, Y: sp.csr_array) -> NodeTrainer:
