@@ -2,15 +2,18 @@ import pytest
 
 from longtail import recipe
 from longtail.errors import ParameterError
+from longtail.learners import InstanceForest
 from longtail.propensity import JainPropensity
 from longtail.recipes import configure, find, recipes
-from longtail.weighting import PW, PWcb
+from longtail.tail import CentroidReranker
+from longtail.weighting import PW, InversePropensity, PWcb
 
 
 def test_names():
     assert [known.name for known in recipes()] == [
         *("popularity", "dismec", "pw-dismec", "pw-cb-dismec"),
-        *("parabel", "pw-parabel", "bonsai", "pw-bonsai", "pw-cb-bonsai", "plt", "longtail-tree"),
+        *("parabel", "pw-parabel", "bonsai", "pw-bonsai", "pw-cb-bonsai", "plt"),
+        *("fastxml", "pfastxml", "pfastrexml", "longtail-tree"),
     ]
     for known in recipes():
         assert known.summary.endswith(".")
@@ -37,6 +40,24 @@ def test_published_constants_of_trees():
         assert weighted.weighting.propensity.b == 2.6
         plain = recipe(name.replace("pw-cb-", "").replace("pw-", ""))
         assert {**weighted.get_params(deep=False), "weighting": None} == plain.get_params(deep=False)
+
+
+def test_published_constants_of_trees_over_rows():
+    fastxml, pfastxml = recipe("fastxml"), recipe("pfastxml", propensity="Amazon-670K")
+    for learner in (fastxml, pfastxml):
+        assert isinstance(learner, InstanceForest)
+        assert (learner.trees, learner.leaf_size, learner.leaf_labels) == (50, 10, 100)
+        assert (learner.regularisation, learner.bias, learner.normalise) == (1.0, 1.0, False)
+        assert (learner.newton_steps, learner.sweeps, learner.tolerance) == (10, 10, 0.01)
+    assert (fastxml.weighting, fastxml.ideal) == (None, True)
+    assert isinstance(pfastxml.weighting, InversePropensity)
+    assert (pfastxml.weighting.propensity.b, pfastxml.ideal) == (2.6, False)
+    pfastrexml = recipe("pfastrexml", propensity="Amazon-670K")
+    assert isinstance(pfastrexml, CentroidReranker)
+    assert (pfastrexml.gamma, pfastrexml.alpha, pfastrexml.candidates) == (30.0, 0.8, 1000)
+    assert repr(pfastrexml.learner) == repr(pfastxml)
+    assert recipe("pfastrexml", learner__trees=5, alpha=0.5).learner.trees == 5
+    assert all(find(name).paper for name in ("fastxml", "pfastxml", "pfastrexml"))
 
 
 def test_weightings():

@@ -195,6 +195,16 @@ class TestPredict:
         Path("wide.txt").write_text("1 9 3\n0 8:1\n")
         assert message in only_error(run("predict", *arguments, code=2))
 
+    def test_more_places_than_labels_take_no_memory(self, xc_model, run, monkeypatch):
+        asked = []
+        whole = longtail.Popularity.predict_topk
+        monkeypatch.setattr(
+            longtail.Popularity, "predict_topk", lambda self, X, k, **more: asked.append(k) or whole(self, X, k, **more)
+        )
+        expected = run("predict", xc_model, "train.txt", "-k", 3).stdout
+        assert run("predict", xc_model, "train.txt", "-k", 3_000_000_000).stdout == expected
+        assert asked == [3, 3]
+
     @pytest.mark.parametrize("k", ["0", "-3", "many", "1.5"])
     def test_wrong_k(self, xc_model, run, k):
         assert run("predict", xc_model, "train.txt", "-k", k, code=2).stdout == ""

@@ -64,6 +64,25 @@ def test_mistakes(files, run, arguments, message):
     assert not list(Path().glob("x.*"))
 
 
+@pytest.mark.parametrize(
+    ("out", "test_out"),
+    [("x.txt", "x.txt"), ("x.txt", "./x.txt"), ("x.npz", "x.X.npz"), ("x.txt", "link.txt"), ("hard.txt", "train.txt")],
+)
+def test_generate_refuses_one_file_for_both(files, run, out, test_out, monkeypatch):
+    Path("link.txt").symlink_to("x.txt")
+    Path("hard.txt").hardlink_to("train.txt")
+    monkeypatch.setattr("longtail.corpus.generate", None)  # nothing is made before
+    error = only_error(run("data", "generate", out, "--test-out", test_out, code=2))
+    assert "is both OUT and --test-out" in error
+    assert Path("train.txt").read_text() == XC
+    assert not list(Path().glob("x.*"))
+
+
+def test_generate_writes_rows_and_test_rows(files, run):
+    run("data", "generate", "x.txt", "--test-out", "y.txt", "--rows", 40, "--labels", 9, "--features", 20)
+    assert (load("x.txt").n_rows, load("y.txt").n_rows) == (40, 4)
+
+
 def test_verify(files, run):
     rows = "".join(f"{row % 159},{(row + 7) % 159} {row % 1836}:1\n" for row in range(2515))
     Path("test.txt").write_text(f"2515 1836 159\n{rows}")

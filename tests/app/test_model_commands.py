@@ -5,6 +5,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
+from longtail import Model, OneVsRest
 from longtail.app.cli.program import program
 from longtail.learners.linear import training
 
@@ -86,6 +87,21 @@ def test_explain_suggests_the_label_that_was_meant(model):
     assert "did you mean ship?" in result.stderr
 
 
+def test_explain_has_as_many_labels_as_there_are(model):
+    assert len(as_json("explain", model, "a red ship", "-k", 2_000_000_000)["labels"]) == 3
+
+
+def test_explain_names_a_label_without_rows(tmp_path):
+    learner = OneVsRest(threads=1).fit([[1, 0], [0, 1]], [[1, 0, 0], [0, 1, 0]])
+    Model(learner, label_names=["ship", "tree", "sea monster"]).save(tmp_path / "model")
+    for given in ("sea monster", "2"):
+        result = run("explain", tmp_path / "model", "0:1", "--label", "ship", "--label", given)
+        assert result.exit_code == 2
+        assert "Label 'sea monster' has no training row" in " ".join(result.stderr.split())
+    Model(learner).save(tmp_path / "unnamed")
+    assert "Label 2 has no training row" in run("explain", tmp_path / "unnamed", "0:1", "--label", 2).stderr
+
+
 def test_calibrate_then_predict_probabilities(model, texts, tmp_path):
     assert run("predict", model, texts, "--probabilities").exit_code == 2
     figures = as_json("calibrate", model, texts, "--out", tmp_path / "calibrated", "--method", "platt")
@@ -111,6 +127,18 @@ def test_estimate_before_training(texts):
     assert "raise it to" in refused.stderr
     assert run("train", "dismec", texts, "--out", texts.parent / "no", "--memory-limit", "1MB").exit_code == 2
     assert not (texts.parent / "no").exists()
+
+
+def test_estimate_takes_what_train_takes_for_labels(texts, tmp_path):
+    (tmp_path / "tree.tsv").write_text("ship\tthings\ntree\tthings\nbird\tanimals\n")
+    tree = ("--tree", tmp_path / "tree.tsv", "--set", "negatives=0", "--threads", 1)
+    own, without = as_json("estimate", "longtail-tree", texts, *tree), as_json("estimate", "longtail-tree", texts)
+    assert own["model_mb"] > without["model_mb"]  # three nodes, and not one leaf
+    assert as_json("estimate", "longtail-tree", texts, "--label-texts", "names")["labels"] == 3
+    for option, value in (("--tree", tmp_path / "tree.tsv"), ("--label-texts", "names")):
+        refused = run("estimate", "dismec", texts, option, value)
+        assert refused.exit_code == 2
+        assert "is for recipes of label trees" in " ".join(refused.stderr.split())
 
 
 def test_an_interrupted_run_is_resumed(tmp_path, monkeypatch):

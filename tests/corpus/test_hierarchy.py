@@ -200,6 +200,7 @@ PAIRS = [("Rome", "Italy"), ("Venice", "Italy"), ("Italy", "Europe"), ("Venice",
         ("Rome\tItaly\nVenice\tItaly\r\nItaly\tEurope\nVenice\tSea, the\n\nEurope\t\n", "a.tsv"),
         ('\ufeffchild,parent\nRome, Italy\nVenice,Italy\nItaly,Europe\nVenice,"Sea, the"', "a.csv"),
         ('"Rome";"Italy"\nVenice;Italy\nItaly;Europe\nVenice;Sea, the\nRome;Italy', "a.txt"),
+        ("Sea, the;\nRome;Italy\nVenice; Italy\n\nItaly;Europe\nVenice;Sea, the\n", "a.csv"),
         (json.dumps(PAIRS), "a.json"),
         ('{"Rome": "Italy", "Venice": ["Italy", "Sea, the"], "Italy": "Europe", "Europe": null}', "a.json"),
         (
@@ -208,12 +209,22 @@ PAIRS = [("Rome", "Italy"), ("Venice", "Italy"), ("Italy", "Europe"), ("Venice",
             "tree",
         ),
     ],
-    ids=["tabs", "commas", "semicolons", "list", "map", "nested"],
+    ids=["tabs", "commas", "semicolons", "semicolons before commas", "list", "map", "nested"],
 )
 def test_pairs_and_json(write, content, name):
     found = read_hierarchy(write(content, name))
     assert sorted(named_pairs(found)) == sorted(PAIRS)
     assert set(found.titles) == {None}
+
+
+def test_semicolons_in_quotes_part_nothing(write):
+    found = read_hierarchy(write('"Rome; old","Italy"\n"Venice; old","Italy"\n', "a.csv"))
+    assert named_pairs(found) == [("Rome; old", "Italy"), ("Venice; old", "Italy")]
+
+
+def test_a_concept_may_be_called_children(write):
+    found = read_hierarchy(write('{"children": "people", "adults": ["people", "voters"]}', "a.json"))
+    assert named_pairs(found) == [("children", "people"), ("adults", "people"), ("adults", "voters")]
 
 
 def test_ids_and_names_of_json(write):
@@ -234,6 +245,8 @@ def test_ids_and_names_of_json(write):
         ("a\tb\tc\n", "a.tsv", "a.tsv:1: must be a child and its parent"),
         ("a\tb\n\tb\n", "a.tsv", "a.tsv:2: must be a child"),
         ("one column\n", "a.txt", "a.txt:1: must be"),
+        ("Sea, the, old;Water;x\n", "a.csv", "a.csv:1: must be a child and its parent with a tab, comma or semicolon"),
+        ("a, b;c\nd\n", "a.csv", "a.csv:2: must be a child"),
         ("a,b,c\n", "a.csv", "a.csv:1: must be"),
         ('a,b\n"a"b,c\n', "a.csv", "a.csv:2: can't be read"),
         ("a\t\n", "a.tsv", "nothing that stands under anything"),
@@ -248,7 +261,15 @@ def test_ids_and_names_of_json(write):
         ('[["a", 1.5]]', "a.json", "got 1.5"),
         ('[["a", true]]', "a.json", "got true"),
         ('{"name": "a", "children": [{"title": "b"}]}', "a.json", 'got {"title": "b"}'),
-        ('{"name": "a", "children": [{"name": "b", "children": 3}]}', "a.json", "but no hierarchy"),
+        ('{"name": "a", "children": [{"name": "b", "children": 3}]}', "a.json", 'has 3 for "children"'),
+        ('{"name": "Facets", "children": "x"}', "a.json", 'has "x" for "children", which must be a list'),
+        ('{"id": 3, "children": "x", "colour": "red"}', "a.json", 'has "x" for "children"'),
+        ('{"name": "a", "children": {"name": "b"}}', "a.json", 'has {"name": "b"} for "children"'),
+        ('{"name": "a", "children": [{"name": "b", "children": ""}]}', "a.json", 'has "" for "children"'),
+        ('{"children": ["a", "b"]}', "a.json", 'got {"children": ["a", "b"]}, without "name" or "id"'),
+        ('{"title": "a", "children": ["b"]}', "a.json", 'without "name" or "id"'),
+        ('{"name": "Rome", "parent": "Italy"}', "a.json", "nothing that stands under anything"),
+        ('{"name": "a", "children": null}', "a.json", "nothing that stands under anything"),
         ("7", "a.json", "but no hierarchy"),
         ("[" * 100_000, "a.json", "nested too deeply"),
         ("[]", "a.json", "nothing that stands under anything"),
@@ -317,8 +338,41 @@ class TestMatch:
         assert found.match([" Polish ", "polish"]).tolist() == [1, 0, -1]
         assert found.match(["polisH", "pOlish", "1"]).tolist() == [2, -1, -1]
 
-    def test_of_several_concepts_the_first_is_the_label(self):
-        assert hierarchy(["1", "2"], ["Paris", "Paris"]).match(["x", "Paris"]).tolist() == [1, -1]
+    def test_a_label_is_all_concepts_that_it_fits_equally_well(self):
+        assert hierarchy(["1", "2"], ["Paris", "Paris"]).match(["x", "Paris"]).tolist() == [1, 1]
+        assert hierarchy(["1", "Paris"], ["Paris", None]).match(["x", "Paris"]).tolist() == [-1, 1]
+        assert hierarchy(["1", "2"], ["paris", "Paris"]).match(["Paris"]).tolist() == [-1, 0]
+
+    def test_unicode_forms(self):
+        composed, apart = "S\u00e3o Paulo", "Sa\u0303o Paulo"
+        assert hierarchy(["1", "2"], [composed, None]).match(["2", apart]).tolist() == [1, 0]
+        assert hierarchy(["1", "2"], [apart, None]).match([composed.upper()]).tolist() == [0, -1]
+        assert hierarchy([apart, "2"]).match([composed, apart]).tolist() == [1, -1]
+
+    def test_percent_signs_of_uris(self):
+        assert hierarchy([EX + "S%C3%A3o_Paulo", EX + "b"]).match(["S\u00e3o_Paulo"]).tolist() == [0, -1]
+        assert hierarchy([EX + "a%2Fb", EX + "b"]).match(["a/b", "b"]).tolist() == [0, 1]
+        assert hierarchy([EX + "a%20b", EX + "b"]).match(["a%20b", "a b"]).tolist() == [0, -1]
+        assert hierarchy(["50%25", "b"]).match(["50%", "b"]).tolist() == [-1, 1]
+
+    def test_a_label_stands_under_the_parents_of_all_its_concepts(self, write):
+        text = (
+            f"@prefix s: <{SKOS}> . @prefix e: <{EX}> .\n"
+            'e:1 s:prefLabel "Mercury" ; s:broader e:metals . e:2 s:prefLabel "Mercury" ; s:broader e:planets .\n'
+            "e:gold s:broader e:metals . e:mars s:broader e:planets .\n"
+        )
+        found = read_hierarchy(write(text, "a.ttl"))
+        assert sorted(map(str, found.pairs(["Mercury", "gold", "mars"]))) == sorted(
+            map(str, [(0, EX + "metals"), (0, EX + "planets"), (1, EX + "metals"), (2, EX + "planets")])
+        )
+
+    def test_a_concept_with_others_under_it_keeps_them_beside_its_namesake(self):
+        """The city stands under the country of its name, and a street of it: neither goes round, nor goes astray."""
+        names, titles = ("world", "1", "2", "street", "songs", "3"), (None, "Lux", "Lux", None, None, "Lux")
+        parents = np.array([(1, 0), (2, 1), (3, 2), (5, 4)], np.int32)
+        found = Hierarchy(names, titles, parents)
+        placed = [("1", "world"), ("2", "1"), (1, "2"), (0, "songs"), (0, "1"), (0, "2")]
+        assert found.pairs(["Lux", "street"]) == placed
 
     def test_pairs(self):
         assert hierarchy(["a", "b"]).pairs(["c", "B"]) == [(1, "a")]
@@ -326,7 +380,8 @@ class TestMatch:
 
     def test_nothing_found(self):
         with pytest.raises(
-            InputError, match=r"none of its 2 concepts, such as 'a' \('A!'\) is one of the 1 labels, such as 'c'"
+            InputError,
+            match=r"none of its 2 concepts, such as 'a' \('A!'\) is one of the 1 labels, such as 'c'.*or its notation",
         ):
             hierarchy(["a", "b"], ["A!", None]).pairs(["c"])
 
@@ -336,7 +391,7 @@ class TestMatch:
 
     @settings(max_examples=50, deadline=None)
     @given(st.lists(st.text("aAbB/", max_size=3), unique=True, min_size=1), st.data())
-    def test_a_label_is_one_concept(self, labels, data):
+    def test_a_label_is_a_concept_that_is_called_so(self, labels, data):
         names = data.draw(st.lists(st.text("aAbB/", min_size=1, max_size=3), unique=True, min_size=2))
         titles = data.draw(st.lists(st.none() | st.text("aAbB", max_size=2), min_size=len(names), max_size=len(names)))
         try:
@@ -344,11 +399,11 @@ class TestMatch:
         except InputError:
             assert not {*names, *titles} & {*labels} - {""}
             return
-        matched = found[found >= 0]
-        assert len(np.unique(matched)) == len(matched)
         for name, title, label in zip(names, titles, found, strict=True):
             assert label < 0 or labels[label].casefold() in (name.casefold(), (title or "").casefold())
-        assert all(found[names.index(label)] == place for place, label in enumerate(labels) if label in names)
+        for place, label in enumerate(labels):
+            if label in names:
+                assert np.flatnonzero(found == place).tolist() == [names.index(label)]
 
 
 @settings(max_examples=100, deadline=None)

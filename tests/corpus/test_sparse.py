@@ -48,6 +48,18 @@ def test_offsets_that_do_not_fit_are_refused():
         as_rows(X)
 
 
+def test_negative_labels_are_refused():
+    plus_minus = np.array([[1, -1, 1], [1, 1, 1], [-1, 1, -1]])
+    for Y in (plus_minus, sp.csr_array(plus_minus, dtype=np.float32), sp.coo_array(plus_minus)):
+        with pytest.raises(InputError, match=r"Y has -1 in row 0: labels are 0 or 1"):
+            as_indicator(Y)
+    with pytest.raises(InputError, match=r"truth has -0.5 in row 2: labels are 0 or 1"):
+        as_indicator([[0, 0], [3, 0], [0, -0.5]], name="truth")
+    assert as_indicator([[0, 7], [0.25, 0]]).toarray().tolist() == [[0, 1], [1, 0]]
+    with pytest.raises(InputError, match=r"Y has a NaN or infinite value in row 1: labels are 0 or 1"):
+        as_indicator([[0, 1], [np.nan, 0]])
+
+
 def test_duplicates_are_summed_without_touching_the_input():
     X = sp.csr_array(
         (np.array([1, 2], np.float32), np.array([3, 3], np.int32), np.array([0, 2], np.int32)), shape=(1, 4)

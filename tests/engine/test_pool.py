@@ -4,8 +4,10 @@ import threading
 import time
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from longtail.engine.pool import run_blocks, thread_count
+from longtail.engine.pool import in_chunks, run_blocks, thread_count
 from longtail.errors import Interrupted, ParameterError
 
 
@@ -64,3 +66,47 @@ def test_thread_counts_that_make_no_sense(threads):
     with pytest.raises(ParameterError, match="threads must be"):
         thread_count(threads)
     assert thread_count(None) >= 1
+
+
+def chunks_of(n, at_once, threads):
+    parts = []
+    in_chunks(lambda first, last: parts.append((first, last)), n, at_once, threads)
+    return sorted(parts)
+
+
+@settings(max_examples=40)
+@given(n=st.integers(0, 3000), at_once=st.integers(1, 700))
+def test_chunks_cover_every_row_once_however_many_threads(n, at_once):
+    parts = chunks_of(n, at_once, 1)
+    assert [row for part in parts for row in range(*part)] == list(range(n))
+    assert all(0 < last - first <= at_once for first, last in parts)
+    assert len({last - first for first, last in parts[:-1]}) <= 1
+    assert parts == chunks_of(n, at_once, 3)
+
+
+def test_a_batch_is_cut_in_four_so_that_all_threads_have_work():
+    assert chunks_of(1000, 10_000, 2) == [(0, 250), (250, 500), (500, 750), (750, 1000)]
+    assert chunks_of(100, 10_000, 2) == [(0, 64), (64, 100)]
+    assert chunks_of(64, 10_000, 2) == [(0, 64)]
+
+
+def test_a_few_rows_take_no_thread():
+    def thread_of(n, at_once):
+        seen = set()
+        in_chunks(lambda first, last: seen.add(threading.get_ident()), n, at_once, 2)
+        return seen
+
+    assert thread_of(64, 512) == {threading.get_ident()}
+    assert threading.get_ident() not in thread_of(65, 512)
+    assert thread_of(0, 512) == set()
+
+
+def test_an_error_in_a_chunk_reaches_the_caller():
+    def work(first, last):
+        if first == 128:
+            raise ValueError("row 128")
+
+    with pytest.raises(ValueError, match="row 128"):
+        in_chunks(work, 300, 64, 2)
+    with pytest.raises(ParameterError, match="threads must be"):
+        in_chunks(work, 300, 64, 0)

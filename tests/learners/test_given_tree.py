@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from longtail import LabelTree
 from longtail.corpus import read_hierarchy
 from longtail.errors import ParameterError
 from longtail.learners.label_trees.forest import Branches, LabelForest
@@ -192,6 +195,20 @@ def test_labels_stand_where_the_pairs_have_them(case):
             under |= {*tree.labels[tree.nodes == one].tolist()}
             waiting += np.flatnonzero(tree.parents == one).tolist()
         assert set.intersection(*(ancestors(label) for label in under))
+
+
+def test_a_label_of_two_concepts_stands_under_both(tmp_path):
+    """Mercury is a metal, and a planet with something under it."""
+    path = tmp_path / "things.json"
+    metals = {"name": "metals", "children": [{"id": 1, "name": "Mercury"}, "gold"]}
+    planets = {"name": "planets", "children": [{"id": 2, "name": "Mercury", "children": ["craters"]}, "Mars"]}
+    path.write_text(json.dumps([metals, planets]))
+    pairs = read_hierarchy(path).pairs(["Mercury", "gold", "Mars", "craters"])
+    tree = branches_from_pairs(pairs, range(4), none_left, n_labels=4)
+    assert shape(tree) == ([], [([0, 1], []), ([2], [([0, 3], [])])])
+    X = np.eye(4, dtype=np.float32)
+    learner = LabelTree(tree=pairs, precision="float32").fit(X, X)
+    assert learner.predict_topk(X, 1).labels.ravel().tolist() == [0, 1, 2, 3]
 
 
 def test_from_a_file_to_a_forest(tmp_path):

@@ -1,5 +1,6 @@
 """The label tree: what every learner owes, and its own parts against plain numpy."""
 
+from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 import scipy.sparse as sp
 
 from longtail import LabelTree, Model, load, resumable
+from longtail.corpus import Hierarchy
 from longtail.engine.chunks import DENSE_FROM
 from longtail.engine.spool import BlockSpool
 from longtail.errors import InputError, ParameterError
@@ -250,6 +252,36 @@ def test_wrong_parameters_are_refused(name, value):
         LabelTree(**{name: value}).fit(X, Y)
 
 
+@pytest.mark.parametrize("loss", ["foo", "zero-one", 3])
+def test_a_wrong_loss_is_told_which_losses_trees_have(loss):
+    X, Y = small_data()
+    with pytest.raises(ParameterError) as refusal:
+        LabelTree(loss=loss).fit(X, Y)
+    assert str(refusal.value) == f"loss must be squared-hinge or logistic, got {loss!r}."
+    assert LabelTree(loss="squared_hinge").fit(X, Y).n_labels_ == Y.shape[1]
+
+
+@pytest.mark.parametrize(
+    "tree",
+    [
+        "facets.tsv",
+        Path("facets.tsv"),
+        {"Rome": "Italy"},
+        {f"town {number}": "Italy" for number in range(999)},
+        Hierarchy(("a", "b"), (None, None), np.array([[1, 0]], np.int32)),
+        7,
+    ],
+    ids=["name", "path", "mapping", "long mapping", "hierarchy", "number"],
+)
+def test_what_is_no_list_of_pairs_is_told_how_to_become_one(tree):
+    X, Y = small_data()
+    with pytest.raises(
+        ParameterError, match=r"use --tree FILE.*read_hierarchy\(path\)\.pairs\(label_names\)"
+    ) as refusal:
+        LabelTree(tree=tree).fit(X, Y)
+    assert len(str(refusal.value)) < 250
+
+
 def test_exact_search_is_for_one_tree():
     X, Y = small_data()
     with pytest.raises(ParameterError, match="more than one tree"):
@@ -257,9 +289,24 @@ def test_exact_search_is_for_one_tree():
     learner = LabelTree(trees=2).fit(X, Y)
     with pytest.raises(InputError, match="trees=1"):
         learner.predict_weighted_topk(X, np.ones(Y.shape[1]))
-    for wrong in (np.ones(3), -np.ones(Y.shape[1]), np.full(Y.shape[1], np.nan)):
-        with pytest.raises(ParameterError, match="label_weights"):
+
+
+def test_wrong_label_weights_are_refused_in_a_few_words():
+    X, Y = small_data()
+    learner, n = LabelTree().fit(X, Y), Y.shape[1]
+    one_wrong = np.ones(n)
+    one_wrong[4] = -2.5
+    for wrong, message in (
+        (np.ones(3), f"label_weights must hold a number for each of {n} labels, got 3."),
+        (np.ones((2, n)), f"each of {n} labels, got (2, {n})."),
+        (one_wrong, "label_weights must hold numbers from 0 to 1e30, also for label 4, got -2.5."),
+        (np.full(n, np.nan), "also for label 0, got nan."),
+        (np.full(n, 1e30), "also for label 0, got 1e+30."),
+        (["a"] * n, "label_weights must hold numbers alone, got 'list'."),
+    ):
+        with pytest.raises(ParameterError) as refusal:
             learner.predict_weighted_topk(X, wrong)
+        assert str(refusal.value).endswith(message)
 
 
 def test_what_a_search_reads_is_checked_when_it_is_set_later():

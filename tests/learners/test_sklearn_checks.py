@@ -2,9 +2,13 @@
 
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from longtail.learners import LabelTree, OneVsRest, Popularity
+from longtail.learners import InstanceForest, LabelTree, OneVsRest, Popularity
+from longtail.tail import CentroidReranker
 
-LEARNERS = [Popularity(), OneVsRest(), LabelTree()]
+LEARNERS = [
+    *(Popularity(), OneVsRest(), LabelTree(), InstanceForest(trees=3)),
+    CentroidReranker(learner=InstanceForest(trees=3)),
+]
 
 WORDING = "asks for the wording of scikit-learn's message; the error is raised, in longtail's words"
 ONE_TARGET = "trains on a vector with one class a row; longtail's Y has a column a label"

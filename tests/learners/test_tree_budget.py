@@ -1,14 +1,16 @@
 """What training a tree takes and leaves: memory, estimates, resuming, added labels, and why a label got its score."""
 
+import platform
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
 from longtail import LabelTree, Model, resumable
-from longtail.engine.memory import resident_memory
+from longtail.engine.memory import parse_memory, resident_memory
 from longtail.engine.spool import BlockSpool
 from longtail.errors import InputError, ModelError, ParameterError
-from longtail.learners.label_trees import budget, growing
+from longtail.learners.label_trees import budget, growing, node_training
 from longtail.learners.label_trees.chunk_weights import ChunkWeights
 from longtail.learners.label_trees.node_training import node_blocks
 from tests.learners.contract import small_data
@@ -39,8 +41,38 @@ def test_a_memory_limit_takes_threads_away_or_refuses(monkeypatch):
     for limit in (used + each - 1, used, used // 2):
         with pytest.raises(ParameterError, match="memory_limit leaves no room: 1,000 MB are in use") as refusal:
             budget.affordable_threads(trainer, level, limit)
-    advised = str(refusal.value).split("raise it to ")[1].split(",")[0]
+    advised = str(refusal.value).split("raise it to at least ")[1].split(",")[0]
     assert budget.affordable_threads(trainer, level, advised) >= 1
+
+
+def test_the_advice_of_a_refusal_leaves_room_for_every_level(monkeypatch):
+    """Whatever is refused, a node or the rows of a level: with what is advised, both fit at once."""
+    X, Y = small_data(n_rows=40_000, n_features=500, n_labels=60)
+    learner = LabelTree(threads=8, leaf_size=6, arity=3, negatives=16)
+    trainer = learner._trainer(X, Y)
+    rows = node_training.level_bytes(trainer, 16)
+    largest = budget.node_bytes(trainer, trainer.level(0, sp.csr_array(np.ones((40_000, 1), np.float32))))
+    assert min(rows, largest) > 12_000_000  # more than rounding could hide
+    used = 10**9
+    monkeypatch.setattr(budget, "resident_memory", lambda: used)
+    for limit in (used, used + rows + 5):  # no room for the rows, then for no node besides them
+        with pytest.raises(ParameterError, match="raise it to at least") as refusal:
+            learner.set_params(memory_limit=limit)._fit(X, Y)
+        advised = str(refusal.value).split("raise it to at least ")[1].split(",")[0]
+        assert rows + largest <= parse_memory(advised) - used <= rows + largest + 40_000_000
+        if limit == used:
+            assert "the rows of a level take" in str(refusal.value)
+        used = used + rows if limit == used else used
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other allocators can't be asked to give memory back")
+def test_freed_memory_does_not_count_as_in_use():
+    blocks = [np.ones(25_000, np.float32) for _ in range(1000)]
+    last = blocks.pop()  # keeps the heap from shrinking by itself
+    del blocks
+    before = resident_memory()
+    assert budget._memory_in_use() < before - 50_000_000
+    assert last.all()
 
 
 def test_a_node_takes_more_memory_with_more_rows():
@@ -58,8 +90,8 @@ def test_a_limit_does_not_change_what_is_learnt(monkeypatch):
     asked = []
     whole = budget.affordable_threads
 
-    def counted(trainer, level, limit):
-        asked.append(whole(trainer, level, limit))
+    def counted(trainer, level, limit, next_level):
+        asked.append(whole(trainer, level, limit, next_level))
         return asked[-1]
 
     monkeypatch.setattr("longtail.learners.label_trees.label_tree.affordable_threads", counted)
@@ -100,6 +132,36 @@ def test_an_estimate_is_near_what_happens(params, tmp_path):
     assert estimate.seconds > 0
     assert estimate.peak_memory_mb > before * 0.9
     assert 0 < estimate.block_mb < 50
+
+
+@pytest.mark.parametrize("params", [{"balanced": False, "arity": 8}, {"arity": 2}], ids=["unequal", "binary"])
+def test_the_size_of_trees_with_unequal_nodes_is_estimated(params):
+    """Labels as frequent as 1 / rank make nodes from all rows down to one; small ones have more weights a row."""
+    rng = np.random.default_rng(3)
+    n_labels, n_rows = 600, 2000
+    popular = 1 / np.arange(1, n_labels + 1)
+    held = [rng.choice(n_labels, 3, replace=False, p=popular / popular.sum()) for _ in range(n_rows)]
+    Y = np.zeros((n_rows, n_labels), np.float32)
+    for row, labels in enumerate(held):
+        Y[row, labels] = 1
+    words = sp.random_array((n_labels, 3000), density=0.005, rng=rng, format="csr", dtype=np.float32)
+    X = sp.csr_array(Y) @ words + sp.random_array((n_rows, 3000), density=0.005, rng=rng, format="csr")
+    learner = LabelTree(threads=1, leaf_size=4, negatives=0, prune_below=0.01, precision="float32", **params)
+    estimate = learner.estimate(X, Y)
+    weights = learner.fit(X, Y).weights_
+    size = sum(array.nbytes for block in weights.blocks() for array in block) / 1e6
+    assert weights.n_blocks > 100
+    assert 0.75 * size < estimate.model_mb < 1.3 * size
+
+
+def test_pilots_stand_for_all_blocks():
+    rng = np.random.default_rng(0)
+    for n in (1, 5, 12, 13, 40, 3000):
+        rows = np.sort(rng.pareto(1.0, n).astype(np.int64))
+        blocks = [node_training.NodeBlock(at, 7 + at, 0, 3) for at in range(n)]
+        chosen, stand_for = budget._pilots(rows, blocks, 7)
+        assert len(chosen) == len(set(chosen)) == len(stand_for) <= 12
+        np.testing.assert_allclose(stand_for @ np.sqrt(rows[chosen] + 1), np.sqrt(rows + 1).sum())
 
 
 def interrupted_after(monkeypatch, count):

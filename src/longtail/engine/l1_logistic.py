@@ -438,7 +438,7 @@ def _search_line(
     weights: Float32,
     targets: Float64,
 ) -> Any:
-    """Find the share of the way that lowers the objective enough: 1, a half, a quarter; 0 if there is none; and the loss."""
+    """Find the share of the way that lowers the objective enough, 1, a half, a quarter or 0, and the loss there."""
     share = 1.0
     tried = np.empty(margins.shape[0])
     for _ in range(_HALVINGS):
