@@ -234,7 +234,7 @@ def _pfastxml(propensity: Propensity | str | None) -> Learner:
 def _pfastrexml(propensity: Propensity | str | None) -> Learner:
     from longtail.tail import CentroidReranker
 
-    return CentroidReranker(learner=_pfastxml(propensity), gamma=30.0, alpha=0.8, candidates=1000)
+    return CentroidReranker(learner=_pfastxml(propensity), gamma=30.0, alpha=0.8, candidates=1000, drop=0.1)
 
 
 def _longtail_tree(propensity: Propensity | str | None) -> Learner:

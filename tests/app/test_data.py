@@ -79,7 +79,7 @@ def test_generate_refuses_one_file_for_both(files, run, out, test_out, monkeypat
 
 
 def test_generate_writes_rows_and_test_rows(files, run):
-    run("data", "generate", "x.txt", "--test-out", "y.txt", "--rows", 40, "--labels", 9, "--features", 20)
+    run("data", "generate", "x.txt", "--test-out", "y.txt", "--rows", 40, "--labels", 9, "--features", 50)
     assert (load("x.txt").n_rows, load("y.txt").n_rows) == (40, 4)
 
 

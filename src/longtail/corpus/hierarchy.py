@@ -312,8 +312,8 @@ def _read_pairs(concepts: _Concepts, path: Path) -> None:
     for line, cells in _cells(read_text(path), path):
         if len(cells) != 2 or not cells[0]:
             raise InputError(
-                "must be a child and its parent with a tab, comma or semicolon between; what has that comma or semicolon "
-                "in it stands in quotes.",
+                "must be a child and its parent with a tab, comma or semicolon between; a name with such a mark in it "
+                "stands in quotes.",
                 path=path,
                 line=line,
             )

@@ -77,6 +77,9 @@ def _canonical(values: Any, dtype: type, name: str) -> tuple[sp.csr_array, int |
         raise InputError(f"{name} has row offsets that don't fit its values: it is not a valid sparse matrix.")
     if fault == BAD_COLUMN:
         raise InputError(f"{name} has a column index outside its {matrix.shape[1]} columns.")
+    if len(matrix.indices) > matrix.indptr[-1] or len(matrix.data) > matrix.indptr[-1]:  # what no row holds
+        end = int(matrix.indptr[-1])
+        matrix = sp.csr_array((matrix.data[:end], matrix.indices[:end], matrix.indptr), shape=matrix.shape)
     if fault == NOT_CANONICAL:
         if np.shares_memory(matrix.data, getattr(given, "data", matrix.data)):
             matrix = matrix.copy()

@@ -44,6 +44,7 @@ def find_centroids(
     last: int,
     drop: float,
     dense: npt.NDArray[np.float64],
+    marks: Int32,
 ) -> Any:
     """Find the centroids of labels `first` to `last`.
 
@@ -59,6 +60,8 @@ def find_centroids(
         The smallest values are dropped, as long as these together have no more than this length.
     dense : ndarray of float64, shape (features,)
         Working memory, 0 before and after.
+    marks : ndarray of int32, shape (features,)
+        Working memory, -1 before.
 
     Returns
     -------
@@ -80,10 +83,9 @@ def find_centroids(
             touched = with_room(touched, n_touched + indptr[row + 1] - indptr[row])
             bias_sum += bias * scales[row]
             for place in range(indptr[row], indptr[row + 1]):
-                if values[place] == 0:
-                    continue
                 feature = indices[place]
-                if dense[feature] == 0:
+                if marks[feature] != label:
+                    marks[feature] = label
                     touched[n_touched] = feature
                     n_touched += 1
                 dense[feature] += values[place] * scales[row]
@@ -94,7 +96,7 @@ def find_centroids(
             sizes[at] = abs(dense[touched[at]]) * share
             square += sizes[at] * sizes[at]
         least = _smallest_kept(sizes, drop)
-        kept = np.sort(touched[:n_touched][sizes >= least])
+        kept = np.sort(touched[:n_touched][(sizes >= least) & (sizes > 0)])
         out_features = with_room(out_features, written + len(kept))
         out_values = with_room(out_values, written + len(kept))
         for at in range(len(kept)):
@@ -167,7 +169,7 @@ def rerank(
         square *= scales[row] * scales[row]
         for place in range(candidates.shape[1]):
             label, strength = candidates[row - first, place], strengths[row - first, place]
-            if label < 0 or strength == -np.inf:
+            if label < 0 or label >= centroids.squares.shape[0] or strength == -np.inf:
                 continue
             begin, end = centroids.starts[label], centroids.starts[label + 1]
             product = (
@@ -176,11 +178,9 @@ def rerank(
             )
             distance = gamma * max(0.0, square + centroids.squares[label] - 2 * product)
             far = distance + np.log1p(np.exp(-distance))
-            insert(
-                labels[row - first],
-                scores[row - first],
-                label,
-                np.float32(np.exp(alpha * strength - (1 - alpha) * far)),
-            )
+            insert(labels[row - first], scores[row - first], label, np.float32(alpha * strength - (1 - alpha) * far))
+        for place in range(labels.shape[1]):
+            if labels[row - first, place] >= 0:
+                scores[row - first, place] = np.exp(scores[row - first, place])
         for at in range(indptr[row], indptr[row + 1]):
             dense[indices[at]] = 0

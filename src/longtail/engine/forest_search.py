@@ -40,6 +40,29 @@ class Trees(NamedTuple):
 
 
 @kernel
+def is_in_preorder(roots: Int64, rights: Int32) -> Any:
+    """Whether each tree has its nodes in order: a node, all that is under its left child, then its right child."""
+    waiting = np.empty(64, np.int64)
+    for tree in range(roots.shape[0]):
+        end = roots[tree + 1] if tree + 1 < roots.shape[0] else rights.shape[0]
+        n_waiting = 0
+        for node in range(roots[tree], end):
+            if rights[node] != 0:
+                waiting = with_room(waiting, n_waiting + 1)
+                waiting[n_waiting] = rights[node]
+                n_waiting += 1
+            elif n_waiting > 0:
+                n_waiting -= 1
+                if waiting[n_waiting] != node + 1:
+                    return False
+            elif node + 1 != end:
+                return False
+        if n_waiting > 0:
+            return False
+    return True
+
+
+@kernel
 def find_leaves(
     indptr: npt.NDArray[Any],
     indices: Int32,

@@ -122,10 +122,13 @@ def solve_l1_logistic(
     loss, weight_norm = _loss(margins, sides, cost_negative, cost_positive), 0.0
     n_columns = 0
     first_violation, inner_tolerance = 0.0, 1.0
+    looks_at_all = True
     for step in range(limits.newton_steps):
         _find_pulls(margins, sides, cost_negative, cost_positive, pulls, bends)
-        inside = 0.0 if step == 0 else _column_gradient(0, n_columns, bends, slopes, memory)
-        if step == 0 or inside <= limits.tolerance * first_violation:
+        inside = _column_gradient(0, n_columns, bends, slopes, memory)
+        if inside <= limits.tolerance * first_violation:
+            looks_at_all = True
+        if looks_at_all:
             _find_gradient(indptr, indices, values, rows, pulls, bias, found, memory)
             violation, joining = _violation(found, memory)
             if step == 0:
@@ -162,8 +165,9 @@ def solve_l1_logistic(
             margins, bends, sides, cost_negative, cost_positive, loss, weight_norm, promise, n_columns, features,
             weights, targets,
         )  # fmt: skip
-        if share == 0:
+        if share == 0 and looks_at_all:
             break
+        looks_at_all = share == 0  # nothing more to win with these columns: others may have to join
         weight_norm = 0.0
         for column in range(n_columns):
             feature = features[column]

@@ -80,7 +80,7 @@ def grow_tree(
     order = np.arange(n).astype(np.int32)
     sides, margins = np.empty(n, np.int8), np.empty(n, np.float64)
     slots = np.full(relevance.gains.shape[0], -1, np.int32)
-    sums = np.zeros(relevance.gains.shape[0], np.float32)
+    sums = np.zeros(relevance.gains.shape[0], np.float64)
     met = np.empty(256, np.int32)
     rights, sizes = np.zeros(1024, np.int32), np.zeros(1024, np.int32)
     weight_counts, label_counts = np.zeros(1024, np.int32), np.zeros(1024, np.int32)
@@ -132,18 +132,11 @@ def grow_tree(
             waiting[n_waiting + 1] = first, middle, -1
             n_waiting += 2
         else:
-            labels, shares = (
-                with_room(labels, n_labels + growth.leaf_labels),
-                with_room(shares, n_labels + growth.leaf_labels),
-            )
-            met, count = _rank_labels(
-                relevance,
-                rows,
-                sums,
-                met,
-                labels[n_labels : n_labels + growth.leaf_labels],
-                shares[n_labels : n_labels + growth.leaf_labels],
-            )
+            met, n_met = _add_up(relevance, rows, sums, met)
+            count = min(n_met, growth.leaf_labels)
+            room = n_labels + count
+            labels, shares = with_room(labels, room), with_room(shares, room)
+            _rank_labels(met[:n_met], sums, rows.shape[0], labels[n_labels:room], shares[n_labels:room])
             label_counts[node] = count
             n_labels += count
         release(found, memory)
@@ -203,8 +196,8 @@ def _keep_weights(found: int, memory: L1Memory, features: Int32, weights: Float3
 
 
 @kernel
-def _rank_labels(relevance: Relevance, rows: Int32, sums: Float32, met: Int32, labels: Int32, shares: Float32) -> Any:
-    """Write the labels of a leaf with the mean of their gains over its rows, the largest first, and say how many."""
+def _add_up(relevance: Relevance, rows: Int32, sums: npt.NDArray[np.float64], met: Int32) -> Any:
+    """Add up the gains of the labels of some rows, and list these labels; gives the list and its length."""
     n_met = 0
     for row in rows:
         begin, end = relevance.indptr[row], relevance.indptr[row + 1]
@@ -215,8 +208,15 @@ def _rank_labels(relevance: Relevance, rows: Int32, sums: Float32, met: Int32, l
                 met[n_met] = label
                 n_met += 1
             sums[label] += relevance.gains[label]
-    labels[:], shares[:] = -1, -np.inf
-    for at in range(n_met):
-        insert(labels, shares, met[at], sums[met[at]] / np.float32(rows.shape[0]))
-        sums[met[at]] = 0
-    return met, min(n_met, labels.shape[0])
+    return met, n_met
+
+
+@kernel
+def _rank_labels(met: Int32, sums: npt.NDArray[np.float64], n_rows: int, labels: Int32, shares: Float32) -> None:
+    """Write the labels of a leaf with the mean of their gains over its rows, the largest first; `sums` are 0 again."""
+    labels[:] = -1
+    shares[:] = -np.inf
+    for label in met:
+        if labels.shape[0] > 0:
+            insert(labels, shares, label, np.float32(sums[label] / n_rows))
+        sums[label] = 0

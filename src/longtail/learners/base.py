@@ -167,10 +167,10 @@ class Learner(BaseEstimator):
     @abstractmethod
     def _topk(self, X: sp.csr_array, k: int, allowed: npt.NDArray[np.bool_] | None) -> TopK: ...
 
-    def _log_scores(self, scores: npt.NDArray[np.floating[Any]]) -> npt.NDArray[np.float32]:
+    def _log_scores(self, scores: npt.NDArray[np.floating[Any]]) -> npt.NDArray[np.floating[Any]]:
         """Logarithms of scores, for what multiplies them; a learner whose scores may be negative gives a link here."""
         with np.errstate(divide="ignore"):
-            return np.asarray(np.log(np.maximum(scores, 0)), np.float32)
+            return np.asarray(np.log(np.maximum(scores, 0)))
 
     def _explain(self, X: sp.csr_array, labels: npt.NDArray[np.int32]) -> list[Explanation]:
         raise InputError(f"{type(self).__name__} can't say what its scores are made of.")

@@ -151,7 +151,7 @@ class TextLearner(Learner):
     def _topk(self, X: sp.csr_array, k: int, allowed: npt.NDArray[np.bool_] | None) -> TopK:
         return self.learner_._topk(X, k, allowed)
 
-    def _log_scores(self, scores: npt.NDArray[np.floating[Any]]) -> npt.NDArray[np.float32]:
+    def _log_scores(self, scores: npt.NDArray[np.floating[Any]]) -> npt.NDArray[np.floating[Any]]:
         return self.learner_._log_scores(scores)
 
     def _check_rows(self, X: Any) -> sp.csr_array:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import replace
-from typing import ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -15,15 +15,14 @@ from sklearn.base import clone
 from longtail.engine.centroids import rerank
 from longtail.engine.pool import in_chunks, thread_count
 from longtail.engine.topk import TopK
-from longtail.errors import ParameterError
+from longtail.errors import ModelError, ParameterError
 from longtail.learners import Estimate, Explanation, InstanceForest, Learner
 from longtail.learners.base import checked_k
 from longtail.learners.linear.training import row_squares
 from longtail.propensity.base import is_number
 from longtail.tail.centroids import LabelCentroids
 
-_ROWS_AT_ONCE = 1024
-_NOTHING = -80.0  # logarithm of a score that is only a rounding error
+_ROWS_AT_ONCE, _CANDIDATES_AT_ONCE = 4096, 1 << 22
 BIAS = 1.0
 
 
@@ -77,6 +76,12 @@ class CentroidReranker(Learner):
     learner_: Learner
     centroids_: LabelCentroids
 
+    @property
+    def _decision_threshold(self) -> float:  # type: ignore[override]
+        """Score of a label that the learner would just decide for, in a row that has nothing of its centroid."""
+        decided = float(self.learner_._log_scores(np.array([self.learner_._decision_threshold]))[0])
+        return math.exp(self.alpha * decided - (1 - self.alpha) * float(np.logaddexp(0, self.gamma)))
+
     def __init__(
         self,
         *,
@@ -94,18 +99,27 @@ class CentroidReranker(Learner):
         self.drop = drop
         self.threads = threads
 
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters by name; those of the learner can be set even while it is the default None."""
+        if self.learner is None and "learner" not in params and any(name.startswith("learner__") for name in params):
+            self.learner = self._base()
+        super().set_params(**params)
+        return self
+
     def _check_parameters(self) -> None:
-        for name, most in (("gamma", math.inf), ("alpha", 1.0), ("drop", math.inf)):
+        for name, most in (("gamma", math.inf), ("alpha", 1.0), ("drop", 1.0)):
             value = getattr(self, name)
             if not (is_number(value) and math.isfinite(value) and 0 <= value <= most):
                 raise ParameterError(name, value, f"must be a number of at least 0{' and at most 1' * (most == 1)}")
         checked_k(self.candidates, "candidates")
         thread_count(self.threads)
+        if not (self.learner is None or isinstance(self.learner, Learner)):
+            raise ParameterError("learner", self.learner, "must be a learner or None")
         self._base()._check_parameters()
 
     def _base(self) -> Learner:
         if self.learner is None:
-            return InstanceForest(weighting="inverse-propensity", ideal=False)
+            return InstanceForest(weighting="inverse-propensity", ideal=False, threads=self.threads)
         made: Learner = clone(self.learner)
         return made
 
@@ -119,16 +133,18 @@ class CentroidReranker(Learner):
     def _topk(self, X: sp.csr_array, k: int, allowed: npt.NDArray[np.bool_] | None) -> TopK:
         n = X.shape[0]
         top = TopK(np.full((n, k), -1, np.int32), np.full((n, k), -np.inf, np.float32))
-        for begin in range(0, n, _ROWS_AT_ONCE):
-            part = slice(begin, begin + _ROWS_AT_ONCE)
-            rows = X if n <= _ROWS_AT_ONCE else X[part]
+        at_once = max(1, min(_ROWS_AT_ONCE, _CANDIDATES_AT_ONCE // min(int(self.candidates), max(self.n_labels_, 1))))
+        for begin in range(0, n, at_once):
+            part = slice(begin, begin + at_once)
+            rows = X if n <= at_once else X[part]
             self._rank(rows, allowed, TopK(top.labels[part], top.scores[part]))
         return top
 
     def _rank(self, X: sp.csr_array, allowed: npt.NDArray[np.bool_] | None, top: TopK) -> None:
         centroids, scales = self.centroids_.arrays(self.n_features_in_, self.n_labels_), _scales(X)
-        places = min(max(top.labels.shape[1], int(self.candidates)), max(self.n_labels_, 1))
-        found = self.learner_._topk(X, places, allowed)
+        if self.learner_.n_labels_ != self.n_labels_:
+            raise ModelError("The learner inside has other labels than the re-ranker: train it again.")
+        found = self.learner_._topk(X, min(int(self.candidates), max(self.n_labels_, 1)), allowed)
         strengths = self.learner_._log_scores(found.scores)
 
         def rank(first: int, last: int) -> None:
@@ -141,17 +157,22 @@ class CentroidReranker(Learner):
         in_chunks(rank, X.shape[0], _ROWS_AT_ONCE, self.threads, "ranking anew")
 
     def _explain(self, X: sp.csr_array, labels: npt.NDArray[np.int32]) -> list[Explanation]:
-        return [self._explain_one(X, why) for why in self.learner_._explain(X, labels)]
+        found = self.learner_._topk(X, min(int(self.candidates), max(self.n_labels_, 1)), None).labels[0]
+        reached = set(found.tolist())
+        return [
+            self._explain_one(X, why) if why.label in reached else Explanation(why.label, why.name, 0.0, 0.0, [])
+            for why in self.learner_._explain(X, labels)
+        ]
 
     def _explain_one(self, X: sp.csr_array, why: Explanation) -> Explanation:
         """Share the score out: what its logarithm rises by with the features, in proportion to what each adds to it."""
         strength, start = (float(value) for value in self.learner_._log_scores(np.array([why.score, why.bias])))
-        if not strength > _NOTHING:
+        if strength == -math.inf:
             return Explanation(why.label, why.name, 0.0, 0.0, [])
         effects = np.zeros(self.n_features_in_)
         for feature, effect in why.parts:
             effects[int(feature)] = effect
-        if not start > _NOTHING or effects.sum() == 0:
+        if start == -math.inf or effects.sum() == 0:
             start, effects[:] = strength, 0.0
         else:
             effects *= (strength - start) / effects.sum()

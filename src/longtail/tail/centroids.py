@@ -10,6 +10,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 
+from longtail.engine.arrays import is_array
 from longtail.engine.centroids import Centroids, find_centroids
 from longtail.engine.pool import StopFlag, run_blocks
 from longtail.errors import ModelError
@@ -76,7 +77,7 @@ class LabelCentroids(BaseEstimator):
         def find(block: tuple[int, int], stop: StopFlag) -> tuple[npt.NDArray[np.generic], ...]:
             return find_centroids(  # type: ignore[no-any-return]
                 X.indptr, X.indices, X.data, scales, bias, columns.indptr, columns.indices, *block, drop,
-                np.zeros(X.shape[1]),
+                np.zeros(X.shape[1]), np.full(X.shape[1], -1, np.int32),
             )  # fmt: skip
 
         found = list(run_blocks(find, blocks, threads=threads, description="finding centroids"))
@@ -84,14 +85,15 @@ class LabelCentroids(BaseEstimator):
         made._trusted = True  # whole, since it was made here
         made.n_features_ = int(X.shape[1])
         counts, made.features_, made.values_, made.bias_, made.squares_ = (
-            np.concatenate([part[at] for part in found]) for at in range(5)
+            np.concatenate([np.empty(0, kind), *(part[at] for part in found)], dtype=kind)
+            for at, kind in enumerate(_KINDS.values())
         )
         made.starts_ = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
         return made
 
     def arrays(self, n_features: int, n_labels: int) -> Centroids:
         """Arrays for the kernels, checked once: a kernel trusts every index in them."""
-        if self.n_features_ != n_features or len(self._sound.squares) != n_labels:
+        if getattr(self, "n_features_", None) != n_features or len(self._sound.squares) != n_labels:
             raise ModelError("The centroids of the model don't fit its learner: train it again.")
         return self._sound
 
@@ -102,11 +104,7 @@ class LabelCentroids(BaseEstimator):
         return Centroids(self.starts_, self.features_, self.values_, self.bias_, self.squares_)
 
     def _is_sound(self) -> bool:
-        arrays = [getattr(self, name, None) for name in _KINDS]
-        if not all(
-            isinstance(array, np.ndarray) and array.ndim == 1 and array.dtype == kind and array.flags.c_contiguous
-            for array, kind in zip(arrays, _KINDS.values(), strict=True)
-        ):
+        if not all(is_array(getattr(self, name, None), 1, kind) for name, kind in _KINDS.items()):
             return False
         return bool(
             len(self.starts_) == len(self.bias_) + 1 == len(self.squares_) + 1
@@ -115,4 +113,5 @@ class LabelCentroids(BaseEstimator):
             and (np.diff(self.starts_) >= 0).all()
             and self.features_.min(initial=0) >= 0
             and self.features_.max(initial=-1) < self.n_features_
+            and all(np.isfinite(array).all() for array in (self.values_, self.bias_, self.squares_))
         )

@@ -237,9 +237,11 @@ def _outcome(unfinished: Path) -> str:
 
 def _without_threads(learner: Learner) -> Learner:
     """Forget threads and memory limit: they belong to this run, and the model will be used elsewhere."""
-    parts: list[Any] = [getattr(learner, name, None) for name in ("features", "learner", "features_", "learner_")]
-    for part in (learner, *parts):
-        for name in ("threads", "memory_limit"):
-            if hasattr(part, name):
-                setattr(part, name, None)
+    for name in ("threads", "memory_limit"):
+        if hasattr(learner, name):
+            setattr(learner, name, None)
+    for name in ("features", "learner", "features_", "learner_"):
+        part = getattr(learner, name, None)
+        if part is not None:
+            _without_threads(part)
     return learner

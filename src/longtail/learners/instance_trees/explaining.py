@@ -23,7 +23,6 @@ def explain_label(trees: InstanceTrees, row: sp.csr_array, leaves: npt.NDArray[n
     in proportion to their pull, and to the bias as far as the bias did. The parts add up to the score exactly, and so
     do the trees, which are named by the leaf that the row came to.
     """
-    arrays = trees.arrays
     mass, rows = _running_sums(trees, label)
     dense = np.zeros(trees.n_features_)
     dense[row.indices] = row.data
@@ -34,10 +33,10 @@ def explain_label(trees: InstanceTrees, row: sp.csr_array, leaves: npt.NDArray[n
         value = (mass[end] - mass[node]) / (rows[end] - rows[node])
         bias += value
         while node != leaf:
-            right = int(arrays.rights[node])
+            right = int(trees.rights_[node])
             features, pulls = _pulls(trees, node, dense)
             goes_right = leaf >= right
-            toward = np.append(pulls, arrays.bias[node]) * (1 if goes_right else -1)
+            toward = np.append(pulls, trees.bias_[node]) * (1 if goes_right else -1)
             toward[toward < 0] = 0
             node, end = (right, end) if goes_right else (node + 1, right)
             below = (mass[end] - mass[node]) / (rows[end] - rows[node])
@@ -50,7 +49,8 @@ def explain_label(trees: InstanceTrees, row: sp.csr_array, leaves: npt.NDArray[n
         if value:
             sources.append((f"tree {tree}, leaf {leaf} of {trees.sizes_[leaf]} rows", float(value / trees.n_trees)))
     why = Explanation.from_effects(label, bias / trees.n_trees, row.indices, effects[row.indices] / trees.n_trees)
-    return replace(why.with_sources(sources), path=_best_path(trees, row, best) if sources else [])
+    score = sum(share for _, share in sources)  # without rounding errors: 0 where no leaf holds the label
+    return replace(why.with_sources(sources), score=score, path=_best_path(trees, row, best) if sources else [])
 
 
 def _best_path(trees: InstanceTrees, row: sp.csr_array, tree: int) -> list[tuple[str, list[tuple[str, float]]]]:
@@ -63,17 +63,16 @@ def _best_path(trees: InstanceTrees, row: sp.csr_array, tree: int) -> list[tuple
 
 def trace_path(trees: InstanceTrees, row: sp.csr_array, tree: int) -> list[tuple[int, float, list[tuple[int, float]]]]:
     """Nodes that one row meets in one tree, with the margin there and what each feature adds to it."""
-    arrays = trees.arrays
     dense = np.zeros(trees.n_features_)
     dense[row.indices] = row.data
     node, steps = int(trees.roots_[tree]), []
-    while arrays.rights[node] != 0:
+    while trees.rights_[node] != 0:
         features, pulls = _pulls(trees, node, dense)
         order = np.argsort(-np.abs(pulls), kind="stable")
         parts = [(int(features[at]), float(pulls[at])) for at in order if pulls[at] != 0]
-        margin = float(pulls.sum() + arrays.bias[node])
+        margin = float(pulls.sum() + trees.bias_[node])
         steps.append((node, margin, parts))
-        node = int(arrays.rights[node]) if margin >= 0 else node + 1
+        node = int(trees.rights_[node]) if margin >= 0 else node + 1
     return [*steps, (node, 0.0, [])]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import closing
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
-from longtail.engine.forest_search import find_leaves, rank_leaves
+from longtail.engine.forest_search import Trees, find_leaves, rank_leaves
 from longtail.engine.l1_logistic import Limits
 from longtail.engine.memory import parse_memory
 from longtail.engine.pool import in_chunks, thread_count
@@ -31,6 +32,7 @@ from longtail.weighting import Weighting, get_weighting
 
 _ROWS_AT_ONCE = 4096
 _NO_FLAGS = np.empty(0, np.bool_)
+_LARGEST = 1e30  # of C times the square of a value: sums over rows must stay in single precision
 
 
 class InstanceForest(Learner):
@@ -151,9 +153,13 @@ class InstanceForest(Learner):
                 f"Y has {labels.shape[1]} labels, and the forest has {self.n_labels_}: they must be the same."
             )
         _check_whole("trees", trees, 1)
+        self.trees_.arrays(self.n_features_in_, self.n_labels_)  # which checks them
+        counts = np.bincount(labels.indices, minlength=self.n_labels_)
         with self._whole_or_unchanged():
             self.trees_ = self._grow(rows, labels, self.trees_, int(trees))
             self.trees = self.trees_.n_trees
+            self.label_counts_ = np.maximum(self.label_counts_, counts)
+            self.n_rows_ = max(self.n_rows_, int(rows.shape[0]))
         return self
 
     def leaves(self, X: Any) -> npt.NDArray[np.int32]:
@@ -177,6 +183,7 @@ class InstanceForest(Learner):
         _check_whole("tree", tree, 0)
         if tree >= self.trees_.n_trees:
             raise ParameterError("tree", tree, f"must be below {self.trees_.n_trees}, the number of trees")
+        self.trees_.arrays(self.n_features_in_, self.n_labels_)  # which checks them
         return trace_path(self.trees_, self._scaled(rows), int(tree))
 
     def _check_parameters(self) -> None:
@@ -202,13 +209,22 @@ class InstanceForest(Learner):
         trainer, first = self._trainer(X, Y), before.n_trees if before else 0
         threads = affordable_threads(trainer, thread_count(self.threads), self.memory_limit)
         with BlockSpool(trainer.fingerprint(first) if is_resumable() else None) as spool:
-            for grown in trainer.grow(range(first + len(spool), first + count), threads):
-                spool.append(grown)
-            return InstanceTrees.assemble(spool, self.n_features_in_, self.n_labels_, before)
+            with closing(trainer.grow(range(first + len(spool), first + count), threads)) as trees:
+                for grown in trees:
+                    spool.append(grown)
+            return InstanceTrees.assemble(spool, count, self.n_features_in_, self.n_labels_, before)
 
     def _trainer(self, X: sp.csr_array, Y: sp.csr_array) -> TreeTrainer:
         counts = np.bincount(Y.indices, minlength=Y.shape[1])
         gains = get_weighting(self.weighting).costs(counts, Y.shape[0]).positive
+        if not X.data.all():  # stored zeros would count as occurrences of a feature
+            X = X.copy()
+            X.eliminate_zeros()
+        largest = float(np.abs(X.data).max(initial=0))
+        if self.regularisation * largest**2 > _LARGEST:
+            raise InputError(
+                f"X has values up to {largest:g}, too large for C = {self.regularisation:g}: scale its rows."
+            )
         return TreeTrainer(
             self._scaled(X),
             Y,
@@ -225,9 +241,13 @@ class InstanceForest(Learner):
         scales = np.repeat(row_scales(X, True), np.diff(X.indptr))
         return sp.csr_array(((X.data * scales).astype(np.float32), X.indices, X.indptr), shape=X.shape)
 
+    @property
+    def _arrays(self) -> Trees:
+        return self.trees_.arrays(self.n_features_in_, self.n_labels_)
+
     def _leaves(self, X: sp.csr_array) -> npt.NDArray[np.int32]:
         leaves = np.empty((X.shape[0], self.trees_.n_trees), np.int32)
-        scaled, arrays = self._scaled(X), self.trees_.arrays
+        scaled, arrays = self._scaled(X), self._arrays
 
         def search(first: int, last: int) -> None:
             find_leaves(scaled.indptr, scaled.indices, scaled.data, first, last, X.shape[1], arrays, leaves[first:last])
@@ -238,7 +258,7 @@ class InstanceForest(Learner):
     def _topk(self, X: sp.csr_array, k: int, allowed: npt.NDArray[np.bool_] | None) -> TopK:
         n = X.shape[0]
         top = TopK(np.full((n, k), -1, np.int32), np.full((n, k), -np.inf, np.float32))
-        scaled, arrays = self._scaled(X), self.trees_.arrays
+        scaled, arrays = self._scaled(X), self._arrays
         permitted = _NO_FLAGS if allowed is None else allowed
 
         def search(first: int, last: int) -> None:

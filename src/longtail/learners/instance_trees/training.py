@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator
 
 import numpy as np
 import numpy.typing as npt
@@ -54,7 +54,7 @@ class TreeTrainer:
         self._relevance = Relevance(Y.indptr, Y.indices, gains, inverse)
         self._of_thread = threading.local()
 
-    def grow(self, numbers: range, threads: int) -> Iterator[GrownTree]:
+    def grow(self, numbers: range, threads: int) -> Generator[GrownTree]:
         """Grow the trees with these numbers, in their order."""
         try:
             yield from run_blocks(self.grow_one, numbers, threads=threads, description="growing trees", unit="trees")
@@ -76,7 +76,8 @@ class TreeTrainer:
     def thread_bytes(self) -> int:
         """Memory that each thread needs for itself."""
         (n_rows, n_features), n_labels = self.X.shape, len(self.gains)
-        return int(8 * (self.X.nnz + n_rows) + 32 * n_features + 8 * n_labels + 40 * n_rows)
+        counts = self.X.nnz + n_rows, n_features, n_labels, n_rows, self.Y.nnz
+        return int(sum(size * count for size, count in zip((8, 52, 64, 64, 4), counts, strict=True)))
 
     def fingerprint(self, first: int) -> bytes:
         """Digest of everything that trees from number `first` on depend on."""

@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator
 
-from longtail.engine.forest_search import Trees
+from longtail.engine.arrays import is_array
+from longtail.engine.forest_search import Trees, is_in_preorder
 from longtail.engine.spool import BlockSpool
 from longtail.engine.tree_growing import GrownTree
 from longtail.errors import ModelError
@@ -44,7 +45,6 @@ class InstanceTrees(BaseEstimator):
 
     _stored: ClassVar[tuple[str, ...]] = ("n_features_", "n_labels_", "roots_", *_NODES, *_STARTS, *_LISTS)
 
-    _trusted: bool = False
     n_features_: int
     n_labels_: int
     roots_: npt.NDArray[np.int64]
@@ -59,12 +59,13 @@ class InstanceTrees(BaseEstimator):
     values_: npt.NDArray[np.float32]
 
     @classmethod
-    def assemble(cls, spool: BlockSpool, n_features: int, n_labels: int, before: InstanceTrees | None = None) -> Self:
-        """Gather the trees of a spool, each a `GrownTree`, behind those of `before`."""
-        lengths = np.array([spool.lengths(tree) for tree in range(len(spool))], np.int64)
+    def assemble(
+        cls, spool: BlockSpool, count: int, n_features: int, n_labels: int, before: InstanceTrees | None = None
+    ) -> Self:
+        """Gather the first trees of a spool, each a `GrownTree`, behind those of `before`."""
+        lengths = np.array([spool.lengths(tree) for tree in range(count)], np.int64)
         sizes = dict(zip(GrownTree._fields, lengths.sum(axis=0), strict=True))
         made = cls()
-        made._trusted = True  # whole, since it was made here
         made.n_features_, made.n_labels_ = n_features, n_labels
         roots = np.cumsum(lengths[:, 0]) - lengths[:, 0]
         names = ("rights", "sizes", "bias", "features", "weights", "labels", "values")
@@ -76,7 +77,7 @@ class InstanceTrees(BaseEstimator):
         for name in names:
             arrays[name][: ends[name]] = old[name]
         n_before, node = len(old["rights"]), 0
-        for number in range(len(spool)):
+        for number in range(count):
             grown = GrownTree(*spool.read(number))
             root = n_before + node
             for name in names:
@@ -107,10 +108,17 @@ class InstanceTrees(BaseEstimator):
         """Node after the last of each tree."""
         return np.append(self.roots_[1:], len(self.rights_))
 
+    def arrays(self, n_features: int, n_labels: int) -> Trees:
+        """Arrays for the kernels, for rows with so many features and so many labels."""
+        arrays = self._sound_arrays
+        if (self.n_features_, self.n_labels_) != (n_features, n_labels):
+            raise ModelError("The trees of the model don't fit its learner: train it again.")
+        return arrays
+
     @cached_property
-    def arrays(self) -> Trees:
-        """Arrays for the kernels, checked once: a kernel trusts every index in them."""
-        if not self._trusted and not self._is_sound():
+    def _sound_arrays(self) -> Trees:
+        """Checked once: a kernel trusts every index in them."""
+        if not self._is_sound():
             raise ModelError("The trees of the model don't fit together: its files were changed; train it again.")
         return Trees(
             self.roots_, self.rights_, self.bias_, self.weight_starts_, self.features_, self.weights_,
@@ -120,10 +128,9 @@ class InstanceTrees(BaseEstimator):
     def _is_sound(self) -> bool:
         if not all(hasattr(self, name) for name in self._stored) or not self._has_right_types():
             return False
-        n, inner = len(self.rights_), np.flatnonzero(self.rights_)
-        ends = np.repeat(self.ends, np.diff(self.roots_, append=n)) if self._has_right_roots() else np.zeros(0)
+        n = len(self.rights_)
         return bool(
-            len(ends) == n
+            self._has_right_roots()
             and all(
                 len(starts) == n + 1 and starts[0] == 0 and starts[-1] == len(listed) and (np.diff(starts) >= 0).all()
                 for starts, listed in ((self.weight_starts_, self.features_), (self.label_starts_, self.labels_))
@@ -131,14 +138,13 @@ class InstanceTrees(BaseEstimator):
             and len(self.weights_) == len(self.features_)
             and len(self.values_) == len(self.labels_)
             and len(self.sizes_) == len(self.bias_) == n
-            and (self.rights_[inner] > inner + 1).all()
-            and (self.rights_[inner] < ends[inner]).all()
-            and self.rights_.min(initial=0) == 0
+            and self.sizes_.min(initial=1) > 0
+            and is_in_preorder(self.roots_, self.rights_)
             and self.features_.min(initial=0) >= 0
             and self.features_.max(initial=-1) < self.n_features_
             and self.labels_.min(initial=0) >= 0
             and self.labels_.max(initial=-1) < self.n_labels_
-            and np.isfinite(self.values_).all()
+            and all(np.isfinite(array).all() for array in (self.values_, self.weights_, self.bias_))
         )
 
     def _has_right_roots(self) -> bool:
@@ -146,10 +152,7 @@ class InstanceTrees(BaseEstimator):
 
     def _has_right_types(self) -> bool:
         def is_right(name: str, kind: Any) -> bool:
-            array = getattr(self, name)
-            return (
-                isinstance(array, np.ndarray) and array.ndim == 1 and array.dtype == kind and array.flags.c_contiguous
-            )
+            return is_array(getattr(self, name), 1, kind)
 
         return (
             all(isinstance(size, int) and 0 <= size < 2**31 for size in (self.n_features_, self.n_labels_))

@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from longtail.engine.lanes import LANES
 from longtail.engine.memory import MemoryWatch, parse_memory, resident_memory
 from longtail.engine.pool import StopFlag, run_blocks
 from longtail.errors import ParameterError
@@ -129,10 +128,12 @@ def estimate_nodes(trainer: NodeTrainer, negatives: int, memory_limit: int | str
         size += float(stand_for @ tried[:, 1])
         peak = max(peak, float(watch.peak))
     peak = max(peak, before + min(threads, max(len(blocks), 1)) * each + candidates, before + 2 * size + candidates)
+    # Where blocks begin, nodes, the labels in them, and the counts of labels.
+    shape = 40 * len(blocks) + 20 * forest.n_nodes + 4 * len(forest.labels_) + 8 * int(trainer.Y.shape[1])
     return Estimate(
         seconds=seconds,
         peak_memory_mb=peak / 1e6,
-        model_mb=(size + 12 * LANES * len(blocks) + 8 * forest.n_nodes) / 1e6,
+        model_mb=(size + shape) / 1e6,
         block_mb=each / 1e6,
         threads=threads,
     )

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from longtail.engine.arrays import is_array
 from longtail.engine.chunks import DENSE_FROM
 from longtail.engine.lanes import LANES
 
@@ -34,22 +35,13 @@ def _has_right_types(weights: Any) -> bool:
     }
     if not isinstance(weights.n_features_, int) or not 0 <= weights.n_features_ < 2**31:
         return False
-    if not all(_is_array(getattr(weights, name), 1, kinds) for name, kinds in flat.items()):
+    if not all(is_array(getattr(weights, name), 1, *kinds) for name, kinds in flat.items()):
         return False
     return (
-        _is_array(weights.buckets_, 2, (np.int32,))
-        and _is_array(weights.dense_, 2, (weights.values_.dtype.type,))
+        is_array(weights.buckets_, 2, np.int32)
+        and is_array(weights.dense_, 2, weights.values_.dtype)
         and weights.buckets_.shape[1] == 3
         and weights.dense_.shape[1] == LANES
-    )
-
-
-def _is_array(array: Any, ndim: int, kinds: tuple[Any, ...]) -> bool:
-    return (
-        isinstance(array, np.ndarray)
-        and array.ndim == ndim
-        and array.flags.c_contiguous
-        and any(array.dtype == np.dtype(kind) for kind in kinds)
     )
 
 

@@ -285,10 +285,10 @@ class OneVsRest(Learner):
             self._affordable_threads(*X.shape),
         )
 
-    def _log_scores(self, scores: npt.NDArray[np.floating[Any]]) -> npt.NDArray[np.float32]:
+    def _log_scores(self, scores: npt.NDArray[np.floating[Any]]) -> npt.NDArray[np.floating[Any]]:
         """Logarithm of 1 / (1 + exp(-3 margin)), or of the probability that the logistic loss estimates."""
         slope = 1.0 if isinstance(get_loss(self.loss), Logistic) else _HINGE_SLOPE
-        return np.asarray(-np.logaddexp(0, -slope * scores), np.float32)
+        return np.asarray(-np.logaddexp(0, -slope * scores), scores.dtype)
 
     def _explain(self, X: sp.csr_array, labels: npt.NDArray[np.int32]) -> list[Explanation]:
         lane_of_label = np.full(self.n_labels_, -1, np.int64)

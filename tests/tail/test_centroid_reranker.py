@@ -1,0 +1,448 @@
+"""Ranking anew by centroids: what every learner owes, and the scores against plain numpy."""
+
+from typing import ClassVar
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.base import clone
+
+from longtail import CentroidReranker, InstanceForest, LabelTree, Model, OneVsRest, Popularity, TextLearner, Tfidf, load
+from longtail.errors import InputError, ModelError, ParameterError
+from longtail.tail import centroids as centroids_module
+from longtail.tail.centroids import LabelCentroids
+from tests.learners.contract import NO_FEATURES, MatrixContract, assert_ranked, assert_same, small_data
+
+FOREST = {"trees": 4, "leaf_size": 3, "regularisation": 5.0}
+BASES = {
+    "forest": InstanceForest(**FOREST),
+    "pfastxml": InstanceForest(**FOREST, weighting="inverse-propensity", ideal=False),
+    "one-vs-rest": OneVsRest(),
+    "logistic": OneVsRest(loss="logistic"),
+    "tree": LabelTree(leaf_size=4, arity=3, precision="float32"),
+    "popularity": Popularity(),
+}
+every_base = pytest.mark.parametrize("base", BASES)
+
+
+class TestAroundInstanceForest(MatrixContract):
+    other_params: ClassVar = {"gamma": 3.0, "alpha": 0.5, "candidates": 20, "drop": 0.0, "learner": Popularity()}
+
+    def make(self, **params):
+        return CentroidReranker(**{"learner": InstanceForest(**FOREST)} | params)
+
+
+class TestAroundOneVsRest(MatrixContract):
+    other_params: ClassVar = {"alpha": 1.0}
+
+    def make(self, **params):
+        return CentroidReranker(**{"learner": OneVsRest(), "gamma": 5.0, "drop": 0.0} | params)
+
+
+class TestAroundLabelTree(MatrixContract):
+    other_params: ClassVar = {"gamma": 0.0}
+
+    def make(self, **params):
+        tree = LabelTree(leaf_size=4, arity=3, precision="float32")
+        return CentroidReranker(**{"learner": tree, "alpha": 0.4} | params)
+
+
+def more_data():
+    return small_data(n_rows=150, n_features=60, n_labels=40, seed=1)
+
+
+def strengths(learner, scores):
+    """What stands for the base learner's scores in the product."""
+    if isinstance(learner, OneVsRest):
+        return 1 / (1 + np.exp(-scores * (1 if learner.loss == "logistic" else 3)))
+    return scores
+
+
+def distances(X, Y, rows):
+    """Squared distances of rows from the centroids of all labels, in plain numpy; NaN for labels without rows."""
+
+    def unit(matrix):
+        wide = np.column_stack([matrix.toarray().astype(float), np.ones(matrix.shape[0])])
+        return wide / np.linalg.norm(wide, axis=1, keepdims=True)
+
+    truth, vectors = Y.toarray() != 0, unit(X)
+    with np.errstate(invalid="ignore"):
+        means = (truth.T.astype(float) @ vectors) / truth.sum(axis=0)[:, None]
+    return ((unit(rows)[:, None, :] - means[None, :, :]) ** 2).sum(axis=2)
+
+
+@every_base
+@pytest.mark.parametrize(("gamma", "alpha"), [(30.0, 0.8), (2.0, 0.3)])
+def test_scores_are_those_of_the_formula(base, gamma, alpha):
+    X, Y = more_data()
+    learner = CentroidReranker(learner=BASES[base], gamma=gamma, alpha=alpha, drop=0.0).fit(X, Y)
+    rows = X[:30]
+    before = learner.learner_.predict_topk(rows, 40)
+    tail = 1 / (1 + np.exp(gamma * distances(X, Y, rows)))
+    top = learner.predict_topk(rows, 40)
+    assert_ranked(top, 30, 40)
+    for row in range(30):
+        found = before.labels[row] >= 0
+        labels = before.labels[row][found]
+        strength = strengths(learner.learner_, before.scores[row][found].astype(float))
+        expected = dict(zip(labels, strength**alpha * tail[row, labels] ** (1 - alpha), strict=True))
+        ranked = top.labels[row][top.labels[row] >= 0]
+        assert set(ranked) == set(labels)
+        np.testing.assert_allclose(top.scores[row][: len(ranked)], [expected[label] for label in ranked], rtol=5e-4)
+
+
+def test_a_score_by_hand():
+    """With the bias feature, rows become (1, 0, 1) / sqrt(2) and (0, 1, 1) / sqrt(2): the squared distance is 1."""
+    X, Y = np.array([[1, 0], [1, 0], [0, 1]]), np.array([[1, 0], [1, 0], [0, 1]])
+    learner = CentroidReranker(learner=Popularity(), gamma=2.0, alpha=0.25, drop=0.0).fit(X, Y)
+    top = learner.predict_topk([[0, 1]], k=2)
+    far = 1 / (1 + np.exp(2))
+    np.testing.assert_array_equal(top.labels, [[1, 0]])
+    np.testing.assert_allclose(top.scores, [[(1 / 3) ** 0.25 * 0.5**0.75, (2 / 3) ** 0.25 * far**0.75]], rtol=1e-5)
+
+
+def assert_ordered_by(top, alone):
+    """The same labels in the same order, but for scores that differ in the last bit."""
+    for row in range(len(top)):
+        scores = dict(zip(alone.labels[row].tolist(), alone.scores[row].tolist(), strict=True))
+        ranked = top.labels[row][top.labels[row] >= 0].tolist()
+        assert len(ranked) == min(top.labels.shape[1], (alone.labels[row] >= 0).sum())
+        np.testing.assert_allclose([scores[label] for label in ranked], alone.scores[row][: len(ranked)], rtol=1e-6)
+
+
+@every_base
+def test_with_alpha_1_the_learner_ranks_alone(base):
+    X, Y = more_data()
+    learner = CentroidReranker(learner=BASES[base], alpha=1.0).fit(X, Y)
+    alone, top = clone(BASES[base]).fit(X, Y).predict_topk(X, 40), learner.predict_topk(X, 7)
+    assert_ordered_by(top, alone)
+    filled = top.labels >= 0
+    expected = strengths(learner.learner_, alone.scores[:, :7].astype(float))
+    np.testing.assert_allclose(top.scores[filled], expected[filled], rtol=1e-5)
+
+
+def test_with_alpha_0_the_centroids_rank_alone():
+    X, Y = more_data()
+    seen = np.flatnonzero(Y.sum(axis=0))
+    nearest = seen[np.argsort(distances(X, Y, X)[:, seen], axis=1, kind="stable")]
+    for base in ("popularity", "one-vs-rest"):  # these rank every label
+        top = CentroidReranker(learner=BASES[base], alpha=0.0, drop=0.0, gamma=10.0).fit(X, Y).predict_topk(X, 5)
+        gaps = np.diff(np.sort(distances(X, Y, X)[:, seen], axis=1)[:, :6], axis=1)
+        clear = (gaps > 1e-5).all(axis=1)  # labels with the same rows are equally far
+        assert clear.sum() > 50
+        np.testing.assert_array_equal(top.labels[clear], nearest[clear, :5])
+
+
+def test_with_gamma_0_the_learner_decides_the_order():
+    X, Y = more_data()
+    learner = CentroidReranker(learner=BASES["forest"], gamma=0.0).fit(X, Y)
+    alone, top = learner.learner_.predict_topk(X, 40), learner.predict_topk(X, 6)
+    assert_ordered_by(top, alone)
+    filled = top.labels >= 0
+    np.testing.assert_allclose(top.scores[filled], alone.scores[:, :6][filled] ** 0.8 * 0.5**0.2, rtol=1e-5)
+
+
+@every_base
+def test_only_candidates_of_the_learner_are_ranked(base):
+    X, Y = more_data()
+    learner = CentroidReranker(learner=BASES[base], candidates=4, alpha=0.2).fit(X, Y)
+    candidates = learner.learner_.predict_topk(X, 4)
+    top = learner.predict_topk(X, 4)
+    np.testing.assert_array_equal(np.sort(top.labels, axis=1), np.sort(candidates.labels, axis=1))
+    assert (top.labels != candidates.labels).any()
+    everything = learner.set_params(candidates=1000).predict_topk(X, 4)
+    assert (np.sort(everything.labels, axis=1) != np.sort(candidates.labels, axis=1)).any()
+
+
+def test_with_few_candidates_fewer_places_are_the_head_of_the_same_ranking():
+    X, Y = more_data()
+    learner = CentroidReranker(learner=Popularity(), candidates=3, alpha=0.2).fit(X, Y)
+    many, few = learner.predict_topk(X, 9), learner.predict_topk(X, 2)
+    np.testing.assert_array_equal(many.labels[:, :2], few.labels)
+
+
+def test_restrictions_reach_the_learner():
+    """With two candidates, the best two of the allowed labels are looked at."""
+    X, Y = more_data()
+    learner = CentroidReranker(learner=BASES["one-vs-rest"], candidates=2).fit(X, Y)
+    best = learner.learner_.predict_topk(X, 2, only=range(20, 40))
+    top = learner.predict_topk(X, 2, only=range(20, 40))
+    np.testing.assert_array_equal(np.sort(top.labels, axis=1), np.sort(best.labels, axis=1))
+
+
+@pytest.mark.parametrize("drop", [0.02, 0.1, 0.4])
+def test_dropped_values_change_scores_no_more_than_said(drop):
+    X, Y = more_data()
+    gamma, alpha = 20.0, 0.7
+    whole, thinned = (
+        CentroidReranker(learner=BASES["one-vs-rest"], gamma=gamma, alpha=alpha, drop=length).fit(X, Y)
+        for length in (0.0, drop)
+    )
+    assert len(thinned.centroids_.values_) < len(whole.centroids_.values_)
+    tops = [learner.predict_topk(X, 40) for learner in (whole, thinned)]
+    changes = []
+    for row in range(150):
+        filled = tops[0].labels[row] >= 0
+        one, other = (dict(zip(top.labels[row][filled], top.scores[row][filled], strict=True)) for top in tops)
+        assert one.keys() == other.keys()
+        changes += [abs(np.log(float(one[label]) / float(other[label]))) for label in one]
+    assert max(changes) <= 2 * gamma * (1 - alpha) * drop + 1e-3
+    assert max(changes) > 0
+
+
+def test_centroids_are_means_of_whole_rows():
+    X, Y = more_data()
+    kept = CentroidReranker(learner=Popularity(), drop=0.0).fit(X, Y).centroids_
+    wide = np.column_stack([X.toarray().astype(float), np.ones(150)])
+    vectors = wide / np.linalg.norm(wide, axis=1, keepdims=True)
+    for label in (0, 7, 39):
+        mean = vectors[Y[:, [label]].toarray().ravel() != 0].mean(axis=0)
+        part = slice(kept.starts_[label], kept.starts_[label + 1])
+        dense = np.zeros(60)
+        dense[kept.features_[part]] = kept.values_[part]
+        np.testing.assert_allclose(dense, mean[:-1], rtol=1e-5)
+        assert kept.bias_[label] == pytest.approx(mean[-1], rel=1e-5)
+        assert kept.squares_[label] == pytest.approx(mean @ mean, rel=1e-5)
+
+
+def test_rows_whose_values_cancel_out():
+    """Three rows of one label with 1, -1 and 1 in a feature: the mean is a third of the last."""
+    X, Y = np.array([[1, 0], [-1, 0], [1, 0], [0, 1]]), np.array([[1, 0], [1, 0], [1, 0], [0, 1]])
+    kept = CentroidReranker(learner=Popularity(), drop=0.0).fit(X, Y).centroids_
+    np.testing.assert_array_equal(kept.features_, [0, 1])
+    np.testing.assert_allclose(kept.values_, [np.sqrt(0.5) / 3, np.sqrt(0.5)], rtol=1e-6)
+    np.testing.assert_allclose(kept.squares_, [0.5 / 9 + 0.5, 1], rtol=1e-6)
+
+
+def test_how_labels_are_cut_into_blocks_changes_nothing(monkeypatch):
+    X, Y = more_data()
+    Y = sp.csr_array(sp.hstack([Y, sp.csr_array((150, 3)), Y[:, :5]]))
+    whole = CentroidReranker(learner=Popularity(), threads=2).fit(X, Y).centroids_
+    for values in (1, 7, 300, 5000):
+        monkeypatch.setattr(centroids_module, "_VALUES_A_BLOCK", values)
+        parts = CentroidReranker(learner=Popularity(), threads=2).fit(X, Y).centroids_
+        for name in LabelCentroids._stored:
+            np.testing.assert_array_equal(getattr(parts, name), getattr(whole, name), err_msg=name)
+
+
+def test_many_rows_are_ranked_as_few():
+    X, Y = more_data()
+    learner = CentroidReranker(learner=BASES["forest"], threads=2).fit(X, Y)
+    top, many = learner.predict_topk(X, 5), learner.predict_topk(sp.csr_array(sp.vstack([X] * 15)), 5)
+    np.testing.assert_array_equal(many.labels, np.tile(top.labels, (15, 1)))
+    np.testing.assert_array_equal(many.scores, np.tile(top.scores, (15, 1)))
+
+
+def test_rows_may_have_any_length():
+    """Without a bias feature a longer row would be the same row; with it, it lies elsewhere."""
+    X, Y = more_data()
+    learner = CentroidReranker(learner=Popularity(), alpha=0.0, gamma=5.0, drop=0.0).fit(X, Y)
+    longer = sp.csr_array(X * np.float32(50))
+    top = learner.predict_topk(longer, 40)
+    tail = 1 / (1 + np.exp(5 * distances(X, Y, longer)))
+    for row in (0, NO_FEATURES, 60):
+        ranked = top.labels[row][top.labels[row] >= 0]
+        np.testing.assert_allclose(top.scores[row][: len(ranked)], tail[row, ranked], rtol=1e-3)
+    huge = learner.predict_topk(sp.csr_array(X * np.float32(1e30)), 5)
+    assert np.isfinite(huge.scores).all()
+
+
+def test_the_given_learner_stays_as_it_is():
+    X, Y = small_data()
+    base = InstanceForest(**FOREST)
+    learner = CentroidReranker(learner=base).fit(X, Y)
+    assert learner.learner is base
+    assert learner.learner_ is not base
+    assert not hasattr(base, "trees_")
+    assert_same(learner.learner_.predict_topk(X, 3), base.fit(X, Y).predict_topk(X, 3))
+
+
+def test_the_learner_that_is_left_out_is_pfastxml():
+    X, Y = small_data()
+    inner = CentroidReranker().fit(X, Y).learner_
+    assert isinstance(inner, InstanceForest)
+    assert (inner.weighting, inner.ideal) == ("inverse-propensity", False)
+
+
+def test_parameters_of_the_learner_can_be_set():
+    learner = CentroidReranker(learner=InstanceForest()).set_params(learner__trees=3, gamma=2.0)
+    assert (learner.learner.trees, learner.gamma) == (3, 2.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("gamma", -1), ("gamma", np.inf), ("gamma", np.nan), ("gamma", "far"), ("gamma", None), ("alpha", -0.1),
+        ("alpha", 1.1), ("alpha", np.nan), ("alpha", "half"), ("alpha", True), ("candidates", 0), ("candidates", 2.0),
+        ("candidates", True), ("drop", -0.1), ("drop", np.inf), ("drop", "none"), ("threads", 0), ("threads", 1.5),
+        ("learner", "forest"), ("learner", InstanceForest),
+    ],
+)  # fmt: skip
+def test_wrong_parameters_are_refused(name, value):
+    learner = CentroidReranker(**{"learner": Popularity()} | {name: value})
+    with pytest.raises(ParameterError, match=f"^{name} "):
+        learner.fit(*small_data())
+    assert not hasattr(learner, "learner_")
+
+
+def test_wrong_parameters_of_the_learner_are_refused_first(monkeypatch):
+    monkeypatch.setattr(InstanceForest, "fit", lambda self, X, Y: pytest.fail("training had begun"))
+    with pytest.raises(ParameterError, match=r"^trees "):
+        CentroidReranker(learner=InstanceForest(trees=0)).fit(*small_data())
+
+
+@every_base
+def test_explanations_add_up_and_name_both_parts(base):
+    X, Y = more_data()
+    learner = CentroidReranker(learner=BASES[base], gamma=10.0, alpha=0.6).fit(X, Y)
+    top = learner.predict_topk(X, 4)
+    for row in (0, NO_FEATURES, 33, 99, 149):
+        found = learner.explain(X[[row]], k=4)
+        assert [why.label for why in found] == [label for label in top.labels[row] if label >= 0]
+        for why, score in zip(found, top.scores[row], strict=False):
+            assert why.score == pytest.approx(float(score), rel=1e-3)
+            assert why.bias + sum(effect for _, effect in why.parts) == pytest.approx(why.score, rel=1e-6)
+            assert sum(share for _, share in why.sources) == pytest.approx(why.score, rel=1e-6)
+            assert {name for name, _ in why.sources} == {
+                "without the features", type(learner.learner_).__name__, "centroid"
+            }  # fmt: skip
+            assert {int(feature) for feature, _ in why.parts} <= set(X[[row]].indices)
+            assert all(np.isfinite(effect) for _, effect in why.parts)
+
+
+def test_an_explanation_by_hand():
+    """The only feature brings the row nearer to its label's centroid; with Popularity nothing else matters."""
+    X, Y = np.array([[1, 0], [0, 1]]), np.array([[1, 0], [0, 1]])
+    learner = CentroidReranker(learner=Popularity(), gamma=2.0, alpha=0.5, drop=0.0).fit(X, Y)
+    (why,) = learner.explain(X[:1], [0])
+    low = np.sqrt(0.5 / (1 + np.exp(2 * 1.0)))  # without the likeness of feature 0, the squared distance is 2 - 2/2
+    assert why.bias == pytest.approx(low, rel=1e-5)
+    assert why.score == pytest.approx(np.sqrt(0.5 * 0.5), rel=1e-5)
+    assert dict(why.parts) == pytest.approx({"0": 0.5 - low}, rel=1e-5)
+    shares = dict(why.sources)
+    assert shares == pytest.approx({"without the features": low, "Popularity": 0, "centroid": 0.5 - low}, rel=1e-5)
+
+
+@pytest.mark.parametrize("alpha", [0.1, 0.8])
+def test_a_label_that_the_learner_does_not_rank_has_no_score(alpha):
+    X, Y = more_data()
+    learner = CentroidReranker(learner=InstanceForest(**FOREST, leaf_labels=1), alpha=alpha, gamma=1.0).fit(X, Y)
+    seen = np.flatnonzero(learner.label_counts_)
+    for row in range(0, 150, 10):
+        ranked = set(learner.predict_topk(X[[row]], 40).labels[0])
+        missing = [label for label in seen if label not in ranked]
+        assert missing
+        for why in learner.explain(X[[row]], missing):
+            assert (why.score, why.bias, why.parts) == (0, 0, [])
+
+
+def test_texts_with_a_reranker_inside(tmp_path):
+    texts = ["red car", "blue car", "red bus", "green tree", "old green tree", "tall tree"] * 4
+    Y = np.array([[1, 0, 0], [1, 0, 0], [1, 1, 0], [0, 0, 1], [0, 0, 1], [0, 0, 1]] * 4)
+    learner = TextLearner(
+        features=Tfidf(min_rows=1),
+        learner=CentroidReranker(learner=InstanceForest(trees=5, leaf_size=2, regularisation=10.0)),
+    ).fit(texts, Y)
+    top = learner.predict_topk(["a red bus", "tree"], 2)
+    assert top.labels[1, 0] == 2
+    assert set(top.labels[0]) == {0, 1}
+    inner = learner.learner_.predict_topk(learner.features_.transform(["a red bus", "tree"]), 2)
+    assert_same(top, inner)
+    why = learner.explain(["tall green tree"], k=1)[0]
+    assert {word for word, _ in why.parts} <= {"tall", "green", "tree"}
+    assert why.bias + sum(effect for _, effect in why.parts) == pytest.approx(why.score, rel=1e-6)
+    assert learner.estimate(texts, Y).model_mb > 0
+    with pytest.raises(InputError, match="can't learn new labels"):
+        learner.add_labels(texts, Y)
+    Model(learner).save(tmp_path / "model")
+    assert_same(load(tmp_path / "model").learner.predict_topk(["a red bus", "tree"], 2), top)
+
+
+def test_a_reranker_may_stand_in_a_reranker():
+    X, Y = more_data()
+    inner = CentroidReranker(learner=Popularity(), alpha=0.5, gamma=4.0, drop=0.0)
+    outer = CentroidReranker(learner=inner, alpha=0.5, gamma=6.0, drop=0.0).fit(X, Y)
+    share = Y.toarray().mean(axis=0)
+    d = distances(X, Y, X[:5])
+    top = outer.predict_topk(X[:5], 10)
+    for row in range(5):
+        label = top.labels[row]
+        expected = (
+            share[label] ** 0.25
+            * (1 / (1 + np.exp(4 * d[row, label]))) ** 0.25
+            * (1 / (1 + np.exp(6 * d[row, label]))) ** 0.5
+        )
+        np.testing.assert_allclose(top.scores[row], expected, rtol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("learner", "scores", "expected"),
+    [
+        (OneVsRest(), [0.0, 1.0, -1.0, -np.inf], [0.5, 1 / (1 + np.exp(-3)), 1 / (1 + np.exp(3)), 0]),
+        (OneVsRest(loss="logistic"), [0.0, 2.0, -np.inf], [0.5, 1 / (1 + np.exp(-2)), 0]),
+        (LabelTree(), [1.0, 0.25, 0.0, -np.inf], [1, 0.25, 0, 0]),
+        (InstanceForest(), [7.5, 0.5, -np.inf], [7.5, 0.5, 0]),
+    ],
+)
+def test_logarithms_of_scores(learner, scores, expected):
+    found = learner._log_scores(np.array(scores, np.float32))
+    assert found.dtype == np.float32
+    with np.errstate(divide="ignore"):
+        np.testing.assert_allclose(found, np.log(expected), rtol=1e-5)
+
+
+SPOILT = {
+    "feature too large": ("features_", lambda array: np.append(array[:-1], np.int32(60))),
+    "feature negative": ("features_", lambda array: np.append(array[:-1], np.int32(-1))),
+    "starts late": ("starts_", lambda array: np.append(np.int64(1), array[1:])),
+    "starts fall": ("starts_", lambda array: np.concatenate([array[:3], [10**6], array[4:]])),
+    "ends late": ("starts_", lambda array: np.append(array[:-1], array[-1] + 1)),
+    "too few values": ("values_", lambda array: array[:-1].copy()),
+    "too few labels": ("bias_", lambda array: array[:-1].copy()),
+    "too few squares": ("squares_", lambda array: array[:-1].copy()),
+    "wide features": ("features_", lambda array: array.astype(np.int64)),
+    "wide values": ("values_", lambda array: array.astype(np.float64)),
+    "narrow starts": ("starts_", lambda array: array.astype(np.int32)),
+    "two dimensions": ("squares_", lambda array: array[:, None].copy()),
+    "every second": ("bias_", lambda array: np.repeat(array, 2)[::2]),
+    "a list": ("values_", lambda array: array.tolist()),
+    "other features": ("n_features_", lambda number: number + 1),
+}
+
+
+@pytest.mark.parametrize("fault", SPOILT)
+def test_spoilt_centroids_are_refused(fault):
+    X, Y = more_data()
+    learner = CentroidReranker(learner=Popularity()).fit(X, Y)
+    copied = LabelCentroids()
+    for name in LabelCentroids._stored:
+        setattr(copied, name, getattr(learner.centroids_, name))
+    learner.centroids_ = copied
+    expected = learner.predict_topk(X[:2], 3)  # as they are, they pass
+    learner.centroids_ = copied = LabelCentroids()
+    for name in LabelCentroids._stored:
+        setattr(copied, name, getattr(CentroidReranker(learner=Popularity()).fit(X, Y).centroids_, name))
+    name, spoil = SPOILT[fault]
+    setattr(copied, name, spoil(getattr(copied, name)))
+    for call in (lambda: learner.predict_topk(X[:2], 3), lambda: learner.explain(X[:1])):
+        with pytest.raises(ModelError, match="train it again"):
+            call()
+    assert_ranked(expected, 2, 3)
+
+
+def test_centroids_of_another_learner_are_refused():
+    X, Y = more_data()
+    learner = CentroidReranker(learner=Popularity()).fit(X, Y)
+    learner.centroids_ = CentroidReranker(learner=Popularity()).fit(X, Y[:, :30]).centroids_
+    with pytest.raises(ModelError, match="train it again"):
+        learner.predict_topk(X, 3)
+
+
+def test_estimates_count_the_centroids_in():
+    X, Y = more_data()
+    base = BASES["forest"].estimate(X, Y)
+    with_centroids = CentroidReranker(learner=BASES["forest"]).estimate(X, Y)
+    kept = CentroidReranker(learner=BASES["forest"]).fit(X, Y).centroids_
+    size = sum(getattr(kept, name).nbytes for name in LabelCentroids._stored[1:]) / 1e6
+    assert with_centroids.model_mb == pytest.approx(base.model_mb + size, rel=1e-6)
+    assert all(np.isfinite(value) for value in vars(with_centroids).values())
