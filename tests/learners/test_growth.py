@@ -167,7 +167,7 @@ def test_a_memory_limit_takes_threads_away_or_refuses(monkeypatch):
     X, Y = small_data(n_rows=200)
     each = training.block_bytes(*X.shape)
     used = resident_memory()
-    monkeypatch.setattr("longtail.learners.linear.one_vs_rest.resident_memory", lambda: used)
+    monkeypatch.setattr("longtail.engine.memory.resident_memory", lambda: used)
     assert OneVsRest(threads=8, memory_limit=used + 3 * each + 5)._affordable_threads(*X.shape) == 3
     assert OneVsRest(threads=2, memory_limit="900GB")._affordable_threads(*X.shape) == 2
     free = OneVsRest(threads=2).fit(X, Y)

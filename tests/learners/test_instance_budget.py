@@ -6,9 +6,10 @@ import scipy.sparse as sp
 
 from longtail import InstanceForest, Model, load, resumable
 from longtail.engine.l1_logistic import L1Memory
+from longtail.engine.memory import affordable_threads
 from longtail.engine.spool import BlockSpool
 from longtail.errors import InputError, ModelError, ParameterError
-from longtail.learners.instance_trees import budget, training
+from longtail.learners.instance_trees import training
 from tests.learners.contract import assert_same, small_data
 from tests.learners.test_instance_forest import ARRAYS, SMALL, assert_same_trees, more_data
 
@@ -90,16 +91,16 @@ def test_a_memory_limit_takes_threads_away_or_refuses(monkeypatch):
     X, Y = more_data()
     trainer = InstanceForest(**SMALL)._trainer(X, Y)
     used, each = 10**9, trainer.thread_bytes
-    monkeypatch.setattr(budget, "resident_memory", lambda: used)
+    monkeypatch.setattr("longtail.engine.memory.resident_memory", lambda: used)
     for count in (1, 2, 3, 7, 8):
-        assert budget.affordable_threads(trainer, 8, used + count * each + 5) == count
-    assert budget.affordable_threads(trainer, 8, used + 50 * each) == 8
-    assert budget.affordable_threads(trainer, 8, None) == 8
+        assert affordable_threads(8, trainer.thread_bytes, used + count * each + 5, "a tree") == count
+    assert affordable_threads(8, trainer.thread_bytes, used + 50 * each, "a tree") == 8
+    assert affordable_threads(8, trainer.thread_bytes, None, "a tree") == 8
     for limit in (used + each - 1, used, used // 2):
         with pytest.raises(ParameterError, match="memory_limit leaves no room: 1,000 MB are in use") as refusal:
-            budget.affordable_threads(trainer, 8, limit)
-    advised = str(refusal.value).split("raise it to ")[1].split(",")[0]
-    assert budget.affordable_threads(trainer, 8, advised) >= 1
+            affordable_threads(8, trainer.thread_bytes, limit, "a tree")
+    advised = str(refusal.value).split("raise it to at least ")[1].split(",")[0]
+    assert affordable_threads(8, trainer.thread_bytes, advised, "a tree") >= 1
 
 
 def test_a_limit_changes_the_threads_and_nothing_else(monkeypatch, forest):
@@ -110,7 +111,7 @@ def test_a_limit_changes_the_threads_and_nothing_else(monkeypatch, forest):
         "grow",
         lambda self, numbers, threads: (used.append(threads), grow(self, numbers, threads))[1],
     )
-    monkeypatch.setattr(budget, "resident_memory", lambda: 10**9)
+    monkeypatch.setattr("longtail.engine.memory.resident_memory", lambda: 10**9)
     room = InstanceForest(**SMALL)._trainer(X, Y).thread_bytes
     learner = InstanceForest(**SMALL, threads=3, memory_limit=10**9 + 2 * room).fit(X, Y)
     assert used == [2]

@@ -33,7 +33,7 @@ def test_a_memory_limit_takes_threads_away_or_refuses(monkeypatch):
     trainer = LabelTree(threads=8, **DEEP)._trainer(X, Y)
     level = trainer.level(0, None)
     used, each = 10**9, budget.node_bytes(trainer, level)
-    monkeypatch.setattr(budget, "resident_memory", lambda: used)
+    monkeypatch.setattr("longtail.engine.memory.resident_memory", lambda: used)
     for count in (1, 2, 3, 7, 8):
         assert budget.affordable_threads(trainer, level, used + count * each + 5) == count
     assert budget.affordable_threads(trainer, level, used + 50 * each) == 8
@@ -54,7 +54,7 @@ def test_the_advice_of_a_refusal_leaves_room_for_every_level(monkeypatch):
     largest = budget.node_bytes(trainer, trainer.level(0, sp.csr_array(np.ones((40_000, 1), np.float32))))
     assert min(rows, largest) > 12_000_000  # more than rounding could hide
     used = 10**9
-    monkeypatch.setattr(budget, "resident_memory", lambda: used)
+    monkeypatch.setattr("longtail.engine.memory.resident_memory", lambda: used)
     for limit in (used, used + rows + 5):  # no room for the rows, then for no node besides them
         with pytest.raises(ParameterError, match="raise it to at least") as refusal:
             learner.set_params(memory_limit=limit)._fit(X, Y)
@@ -96,7 +96,7 @@ def test_a_limit_does_not_change_what_is_learnt(monkeypatch):
 
     monkeypatch.setattr("longtail.learners.label_trees.label_tree.affordable_threads", counted)
     used = resident_memory()
-    monkeypatch.setattr(budget, "resident_memory", lambda: used)
+    monkeypatch.setattr("longtail.engine.memory.resident_memory", lambda: used)
     trainer = LabelTree(**DEEP)._trainer(X, Y)
     all_rows = sp.csr_array(np.ones((120, 1), np.float32))
     room = budget.node_bytes(trainer, trainer.level(0, all_rows))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import math
 import os
 import re
 import sys
@@ -11,6 +13,7 @@ from typing import Self
 
 from longtail.errors import ParameterError
 
+_SPARE = 20_000_000  # bytes of room in an advice, besides what is counted
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 
 
@@ -35,6 +38,59 @@ def resident_memory() -> int:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError, IndexError):
         return peak_memory()
+
+
+def memory_in_use() -> int:
+    """Bytes that the process holds, after what it has freed was given back to the system.
+
+    The allocator of glibc keeps some tens of MB of freed memory, which is no reason to refuse work.
+    """
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
+    if trim is not None:
+        trim(0)
+    return resident_memory()
+
+
+def affordable_threads(
+    threads: int, each: int, memory_limit: int | str | None, work: str, *, besides: int = 0, fewer: str = "rows"
+) -> int:
+    """Threads that a memory limit leaves room for, at most `threads`.
+
+    Parameters
+    ----------
+    threads : int
+    each : int
+        Bytes that each of them takes.
+    memory_limit : int, str or None
+    work : str
+        What takes the memory, for the refusal where not even one thread fits.
+    besides : int
+        Bytes that will be needed later: the refusal's advice leaves room for them.
+    fewer : str
+        What to train with fewer of.
+
+    Examples
+    --------
+    >>> affordable_threads(4, 10**6, None, "a block")
+    4
+    """
+    if memory_limit is None:
+        return threads
+    used = memory_in_use()
+    affordable = min(threads, (parse_memory(memory_limit) - used) // each)
+    if affordable < 1:
+        raise no_room(memory_limit, used, f"{work} takes {each / 1e6:,.1f} MB", used + each + besides, fewer)
+    return int(affordable)
+
+
+def no_room(memory_limit: int | str, used: int, need: str, enough: int, fewer: str) -> ParameterError:
+    """Refusal to work within a memory limit, with a limit that would be enough."""
+    return ParameterError(
+        "memory_limit",
+        memory_limit,
+        f"leaves no room: {used / 1e6:,.0f} MB are in use, and {need}; raise it to at least "
+        f"{math.ceil((enough + _SPARE) / 1e7) * 10}MB, or train with fewer {fewer}",
+    )
 
 
 def peak_memory() -> int:

@@ -1,4 +1,4 @@
-"""What growing a forest takes: memory for each thread, and a short trial that tells time and size beforehand."""
+"""What growing a forest takes, told beforehand by a short trial."""
 
 from __future__ import annotations
 
@@ -9,28 +9,11 @@ from collections.abc import Callable
 import numpy as np
 import scipy.sparse as sp
 
-from longtail.engine.memory import parse_memory, resident_memory
-from longtail.errors import ParameterError
+from longtail.engine.memory import affordable_threads, resident_memory
 from longtail.learners.estimate import Estimate
 from longtail.learners.instance_trees.training import TreeTrainer
 
 _TRIAL_ROWS = 4000
-
-
-def affordable_threads(trainer: TreeTrainer, threads: int, memory_limit: int | str | None) -> int:
-    """Threads that `memory_limit` leaves room for; the result is the same for any number."""
-    if memory_limit is None:
-        return threads
-    limit, used, each = parse_memory(memory_limit), resident_memory(), trainer.thread_bytes
-    affordable = min(threads, (limit - used) // each)
-    if affordable < 1:
-        raise ParameterError(
-            "memory_limit",
-            memory_limit,
-            f"leaves no room: {used / 1e6:,.0f} MB are in use, and a tree takes {each / 1e6:,.1f} MB; "
-            f"raise it to {math.ceil((used + each) / 1e7) * 10 + 10}MB, or train with fewer rows",
-        )
-    return affordable
 
 
 def estimate_trees(
@@ -57,7 +40,7 @@ def estimate_trees(
     levels = [max(1.0, math.log2(max(rows, 2) / whole.growth.leaf_size)) for rows in (len(some), n)]
     stored = max(X.nnz, 1) / max(trial.X.nnz, 1)
     model = sum(array.nbytes for array in grown) * (n / len(some)) * trees
-    at_work = min(affordable_threads(whole, threads, memory_limit), trees)
+    at_work = min(affordable_threads(threads, whole.thread_bytes, memory_limit, "a tree"), trees)
     return Estimate(
         seconds=seconds * stored * levels[1] / levels[0] * trees / at_work,
         peak_memory_mb=max(before + at_work * whole.thread_bytes, before + 2 * model) / 1e6,

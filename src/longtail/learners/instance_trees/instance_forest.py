@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from longtail.engine.forest_search import Trees, find_leaves, rank_leaves
 from longtail.engine.l1_logistic import Limits
-from longtail.engine.memory import parse_memory
+from longtail.engine.memory import affordable_threads, parse_memory
 from longtail.engine.pool import in_chunks, thread_count
 from longtail.engine.spool import BlockSpool, is_resumable
 from longtail.engine.topk import TopK
@@ -22,7 +22,7 @@ from longtail.errors import InputError, ParameterError
 from longtail.learners.base import Learner
 from longtail.learners.estimate import Estimate
 from longtail.learners.explanation import Explanation
-from longtail.learners.instance_trees.budget import affordable_threads, estimate_trees
+from longtail.learners.instance_trees.budget import estimate_trees
 from longtail.learners.instance_trees.explaining import explain_label, trace_path
 from longtail.learners.instance_trees.training import TreeTrainer
 from longtail.learners.instance_trees.trees import InstanceTrees
@@ -207,7 +207,7 @@ class InstanceForest(Learner):
 
     def _grow(self, X: sp.csr_array, Y: sp.csr_array, before: InstanceTrees | None, count: int) -> InstanceTrees:
         trainer, first = self._trainer(X, Y), before.n_trees if before else 0
-        threads = affordable_threads(trainer, thread_count(self.threads), self.memory_limit)
+        threads = affordable_threads(thread_count(self.threads), trainer.thread_bytes, self.memory_limit, "a tree")
         with BlockSpool(trainer.fingerprint(first) if is_resumable() else None) as spool:
             with closing(trainer.grow(range(first + len(spool), first + count), threads)) as trees:
                 for grown in trees:

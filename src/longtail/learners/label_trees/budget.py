@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import ctypes
-import math
-import sys
 import time
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from longtail.engine.memory import MemoryWatch, parse_memory, resident_memory
+from longtail.engine import memory
+from longtail.engine.memory import MemoryWatch, resident_memory
 from longtail.engine.pool import StopFlag, run_blocks
-from longtail.errors import ParameterError
 from longtail.learners.estimate import Estimate
 from longtail.learners.label_trees.node_training import Level, NodeBlock, NodeTrainer, level_bytes, node_blocks
 from longtail.learners.linear.training import block_bytes
 
 _PILOTS = 12
-_SPARE = 20_000_000  # bytes that levels may differ by, besides what is counted
 
 
 def node_bytes(trainer: NodeTrainer, level: Level) -> int:
@@ -39,52 +35,21 @@ def affordable_threads(trainer: NodeTrainer, level: Level, memory_limit: int | s
 
     `next_level` is what the rows of other levels may take, in bytes: the advice in a refusal leaves room for them.
     """
-    return _affordable(trainer.threads, node_bytes(trainer, level), memory_limit, next_level)
-
-
-def _affordable(threads: int, each: int, memory_limit: int | str | None, next_level: int) -> int:
-    if memory_limit is None:
-        return threads
-    limit, used = parse_memory(memory_limit), _memory_in_use()
-    affordable = min(threads, (limit - used) // each)
-    if affordable < 1:
-        raise ParameterError(
-            "memory_limit",
-            memory_limit,
-            f"leaves no room: {used / 1e6:,.0f} MB are in use, and a node takes {each / 1e6:,.1f} MB; "
-            f"{_advice(used + each + next_level)}, or train with fewer features or rows",
-        )
-    return affordable
+    return memory.affordable_threads(
+        trainer.threads, node_bytes(trainer, level), memory_limit, "a node", besides=next_level,
+        fewer="features or rows",
+    )  # fmt: skip
 
 
 def make_room(trainer: NodeTrainer, size: int, memory_limit: int | str | None) -> None:
     """Refuse to go on where the rows of a level, of so many bytes, would pass the limit."""
     if memory_limit is None:
         return
-    limit, used = parse_memory(memory_limit), _memory_in_use()
-    if used + size > limit:
-        node = _bytes_for(trainer, int(trainer.X.shape[0]))
-        raise ParameterError(
-            "memory_limit",
-            memory_limit,
-            f"leaves no room: {used / 1e6:,.0f} MB are in use, and the rows of a level take {size / 1e6:,.0f} MB; "
-            f"{_advice(used + size + node)}, or train with fewer negatives or rows",
-        )
-
-
-def _advice(needed: int) -> str:
-    return f"raise it to at least {math.ceil((needed + _SPARE) / 1e7) * 10}MB"
-
-
-def _memory_in_use() -> int:
-    """Bytes that the process holds, after what it has freed was given back to the system.
-
-    The working memory of one level is freed before the next, but the allocator of glibc keeps some tens of MB of it.
-    """
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
-    if trim is not None:
-        trim(0)
-    return resident_memory()
+    used = memory.memory_in_use()
+    if used + size > memory.parse_memory(memory_limit):
+        enough = used + size + _bytes_for(trainer, int(trainer.X.shape[0]))
+        need = f"the rows of a level take {size / 1e6:,.0f} MB"
+        raise memory.no_room(memory_limit, used, need, enough, "negatives or rows")
 
 
 def estimate_nodes(trainer: NodeTrainer, negatives: int, memory_limit: int | str | None) -> Estimate:
@@ -114,7 +79,9 @@ def estimate_nodes(trainer: NodeTrainer, negatives: int, memory_limit: int | str
             level = trainer.level(depth, _random_rows(n_rows, nodes, pilots, more))
             whole = np.minimum(whole + int(more), n_rows)
         each = max(each, _bytes_for(trainer, int(whole.max(initial=1))))
-        threads = min(threads, _affordable(trainer.threads, each, memory_limit, candidates))
+        threads = min(
+            threads, memory.affordable_threads(trainer.threads, each, memory_limit, "a node", besides=candidates)
+        )
 
         def solve(at: int, stop: StopFlag) -> tuple[float, float]:
             start = time.thread_time()

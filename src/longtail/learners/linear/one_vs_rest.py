@@ -11,7 +11,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from longtail.engine.block_solver import HINGE, LOGISTIC, SQUARED_HINGE
-from longtail.engine.memory import parse_memory, resident_memory
+from longtail.engine.memory import affordable_threads, parse_memory
 from longtail.engine.pool import thread_count
 from longtail.engine.spool import BlockSpool, is_resumable
 from longtail.engine.topk import TopK
@@ -263,19 +263,8 @@ class OneVsRest(Learner):
     def _affordable_threads(self, n_rows: int, n_features: int) -> int:
         """Threads that `memory_limit` leaves room for, and at most `threads`; the result is the same for any number."""
         threads = thread_count(self.threads)
-        if self.memory_limit is None:
-            return threads
-        limit, used = parse_memory(self.memory_limit), resident_memory()
         each = block_bytes(n_rows, n_features, bounded=self.prune_rise is not None)
-        affordable = min(threads, (limit - used) // each)
-        if affordable < 1:
-            raise ParameterError(
-                "memory_limit",
-                self.memory_limit,
-                f"leaves no room: {used / 1e6:,.0f} MB are in use, and a block of labels takes {each / 1e6:,.1f} MB; "
-                f"raise it to {math.ceil((used + each) / 1e7) * 10 + 10}MB, or train with fewer features or rows",
-            )
-        return affordable
+        return affordable_threads(threads, each, self.memory_limit, "a block of labels", fewer="features or rows")
 
     def _estimate(self, X: sp.csr_array, Y: sp.csr_array) -> Estimate:
         counts = np.bincount(Y.indices, minlength=Y.shape[1]).astype(np.int64)
