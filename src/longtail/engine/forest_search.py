@@ -208,9 +208,17 @@ def rank_leaves(
 
 @kernel
 def _rank(found: Int32, found_scores: Float32, labels: Int32, scores: Float32) -> None:
-    """Write the best of what was found, all of it if there is room: worth it where many places are to be filled."""
-    by_label = np.argsort(found)
-    best = np.argsort(-found_scores[by_label], kind="mergesort")
+    """Write the best of what was found, all of it if there is room: worth it where many places are to be filled.
+
+    Scores are above 0, so that their bits rise as they do: bits and label make one number to sort by.
+    """
+    bits = found_scores.view(np.uint32)
+    keys = np.empty(found.shape[0], np.uint64)
+    for at in range(found.shape[0]):
+        keys[at] = (np.uint64(~bits[at] & np.uint32(0xFFFFFFFF)) << np.uint64(32)) | np.uint64(found[at])
+    keys.sort()
+    whole = np.empty(1, np.uint32)
     for place in range(min(labels.shape[0], found.shape[0])):
-        at = by_label[best[place]]
-        labels[place], scores[place] = found[at], found_scores[at]
+        labels[place] = np.int32(keys[place] & np.uint64(0xFFFFFFFF))
+        whole[0] = ~np.uint32(keys[place] >> np.uint64(32)) & np.uint32(0xFFFFFFFF)
+        scores[place] = whole.view(np.float32)[0]
