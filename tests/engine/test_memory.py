@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from longtail.engine.memory import MemoryWatch, parse_memory, peak_memory, resident_memory
+from longtail.engine.memory import MemoryWatch, memory_in_use, parse_memory, peak_memory, resident_memory
 from longtail.errors import ParameterError
 
 
@@ -27,3 +27,12 @@ def test_a_watch_sees_what_was_held_in_between():
         del held
     assert watch.peak > before + 30_000_000
     assert peak_memory() >= watch.peak * 0.9
+
+
+def test_freed_memory_does_not_count_as_in_use():
+    blocks = [np.ones(25_000, np.float32) for _ in range(1000)]
+    last = blocks.pop()  # keeps the heap from shrinking by itself
+    del blocks
+    before = resident_memory()
+    assert memory_in_use() < before - 50_000_000
+    assert last.all()
