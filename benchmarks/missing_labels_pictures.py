@@ -213,8 +213,8 @@ def sections(name: str, found: Row) -> list[str]:
         f"## {name}",
         "",
         f"{found['rows']:,} training rows, {found['test_rows']:,} test rows, {found['labels']:,} labels; "
-        f"{found['trees']} trees, {found['seeds']} seeds; {found['seconds'] / 60:.1f} minutes, "
-        f"{found['processor_seconds'] / 60:.1f} of the processor.",
+        f"{found['trees']} trees, {found['seeds']} seeds; {found['processor_seconds'] / 60:.1f} minutes of processor "
+        "time, over all threads.",
         "",
         f"![The four panels of figure 3 on {name}](missing_labels_{name}.svg)",
         "",
