@@ -8,7 +8,7 @@ from longtail import InstanceForest, Model, load, resumable
 from longtail.engine.l1_logistic import L1Memory
 from longtail.engine.memory import affordable_threads
 from longtail.engine.spool import BlockSpool
-from longtail.errors import InputError, ModelError, ParameterError
+from longtail.errors import InputError, Interrupted, ModelError, ParameterError
 from longtail.learners.instance_trees import training
 from tests.learners.contract import assert_same, small_data
 from tests.learners.test_instance_forest import ARRAYS, SMALL, assert_same_trees, more_data
@@ -58,6 +58,25 @@ def test_training_goes_on_from_finished_trees(tmp_path, monkeypatch, forest, add
     assert len(written) == 1
     assert_same_trees(learner.trees_, forest.trees_)
     assert not (tmp_path / "unfinished").exists()
+
+
+def test_an_interruption_counts_the_trees_of_earlier_runs(tmp_path, monkeypatch):
+    X, Y = more_data()
+    grow = training.TreeTrainer.grow_one
+
+    def train(last):
+        def stops(self, number, stop):
+            if number == last:
+                raise KeyboardInterrupt
+            return grow(self, number, stop)
+
+        monkeypatch.setattr(training.TreeTrainer, "grow_one", stops)
+        with resumable(tmp_path / "unfinished"):
+            InstanceForest(**SMALL | {"trees": 8}, threads=1).fit(X, Y)
+
+    for last in (3, 5):
+        with pytest.raises(Interrupted, match=f"growing trees: {last} of 8 trees were done"):
+            train(last)
 
 
 def test_fewer_trees_than_were_finished(tmp_path, monkeypatch):

@@ -20,7 +20,18 @@ _PILOTS = 12
 
 def node_bytes(trainer: NodeTrainer, level: Level) -> int:
     """Memory that a thread needs for the largest node of a level, in bytes."""
-    return _bytes_for(trainer, int(np.diff(level.row_starts).max(initial=1)))
+    rows = np.diff(level.row_starts)
+    return max(_bytes_for(trainer, int(rows.max(initial=1))), _bytes_with_copies(trainer, level, rows))
+
+
+def _bytes_with_copies(trainer: NodeTrainer, level: Level, rows: npt.NDArray[np.int64]) -> int:
+    """Memory that a thread needs for the largest node with labels, as if all of its rows were copied; 0 if none are."""
+    if trainer.augmentation is None:
+        return 0
+    copies, labels = trainer.augmentation.copies, np.diff(trainer.forest.label_starts_)
+    most = int(rows[labels[level.first : level.first + len(rows)] > 0].max(initial=0))
+    extra = int(most * trainer.X.nnz / max(int(trainer.X.shape[0]), 1) * 1.5)
+    return _bytes_for(trainer, most) + block_bytes(copies * most, 0) + 8 * (1 + copies) * extra
 
 
 def _bytes_for(trainer: NodeTrainer, most_rows: int) -> int:

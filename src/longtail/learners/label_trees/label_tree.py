@@ -11,6 +11,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
+from longtail.engine.augmentation import Augmentation
 from longtail.engine.block_solver import LOGISTIC, SQUARED_HINGE
 from longtail.engine.memory import parse_memory
 from longtail.engine.pool import thread_count
@@ -34,6 +35,7 @@ from longtail.learners.label_trees.representation import represent_labels
 from longtail.learners.label_trees.search import TreeSearch
 from longtail.learners.linear.problem import Settings
 from longtail.learners.linear.training import row_scales
+from longtail.learners.norms import norms_of_chunks
 from longtail.losses import Logistic, Loss, SquaredHinge, get_loss
 from longtail.propensity import GivenPropensity, get_propensity
 from longtail.propensity.base import is_number
@@ -346,7 +348,12 @@ class LabelTree(Learner):
         return weights
 
     def _fit(self, X: sp.csr_array, Y: sp.csr_array) -> None:
-        trainer = self._trainer(X, Y)
+        self._grow(self._trainer(X, Y))
+
+    def _fit_augmented(self, X: sp.csr_array, Y: sp.csr_array, augmentation: Augmentation) -> None:
+        self._grow(self._trainer(X, Y, augmentation))
+
+    def _grow(self, trainer: NodeTrainer) -> None:
         negatives = Negatives(self.negatives, self.discount) if self.negatives else None
         fingerprint = trainer.fingerprint(negatives) if is_resumable() else None
         with BlockSpool(fingerprint) as spool:
@@ -361,7 +368,7 @@ class LabelTree(Learner):
                 lambda size: make_room(trainer, size, self.memory_limit),
             )
 
-    def _trainer(self, X: sp.csr_array, Y: sp.csr_array) -> NodeTrainer:
+    def _trainer(self, X: sp.csr_array, Y: sp.csr_array, augmentation: Augmentation | None = None) -> NodeTrainer:
         scales = self._scales(X)
         return NodeTrainer(
             self._settings(),
@@ -372,6 +379,8 @@ class LabelTree(Learner):
             get_weighting(self.weighting),
             self.precision,
             thread_count(self.threads),
+            augmentation=augmentation,
+            normalise=bool(self.normalise),
         )
 
     def _partition(self, X: sp.csr_array, Y: sp.csr_array, scales: npt.NDArray[np.float64]) -> LabelForest:
@@ -435,6 +444,9 @@ class LabelTree(Learner):
     def _estimate(self, X: sp.csr_array, Y: sp.csr_array) -> Estimate:
         return estimate_nodes(self._trainer(X, Y), self.negatives, self.memory_limit)
 
+    def _label_norms(self) -> npt.NDArray[np.float64]:
+        return norms_of_chunks(self.weights_, self.n_labels_)
+
     def _explain(self, X: sp.csr_array, labels: npt.NDArray[np.int32]) -> list[Explanation]:
         scale = float(self._scales(X)[0])
         return [explain_label(self._search, X, scale, int(label)) for label in labels]
@@ -443,6 +455,21 @@ class LabelTree(Learner):
         if self.search == "best-first":
             return self._search.best_first(X, self._scales(X), k, None, allowed, self.threads)[0]
         return self._search.labels(X, self._scales(X), k, self.beam, allowed, self.threads)
+
+    def _weighted_topk(
+        self,
+        X: sp.csr_array,
+        k: int,
+        allowed: npt.NDArray[np.bool_] | None,
+        factors: npt.NDArray[np.float32] | None,
+    ) -> TopK:
+        """Exact for best-first search; among all labels that the beam meets otherwise."""
+        if factors is None:
+            return self._topk(X, k, allowed)
+        if self.search == "best-first":
+            weights = factors.astype(np.float64)
+            return self._search.best_first(X, self._scales(X), k, weights, allowed, self.threads)[0]
+        return self._search.labels(X, self._scales(X), k, self.beam, allowed, self.threads, factors)
 
     def _scales(self, X: sp.csr_array) -> npt.NDArray[np.float64]:
         return row_scales(X, self.normalise)

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from longtail.engine.augmentation import Augmentation, CopyRoom, Positives, copied_positives
 from longtail.engine.block_solver import Memory, Rows, solve_block
 from longtail.engine.lanes import LANES
 from longtail.engine.node_rows import gather_positives, gather_rows, size_of_rows
@@ -57,7 +58,7 @@ class Level(NamedTuple):
 
     Node v of the level, counted from its first, is trained on rows ``rows[row_starts[v]:row_starts[v + 1]]``. Column c
     of the members has rows ``member_rows[member_starts[c]:member_starts[c + 1]]``; first come the nodes of the level
-    below, then all labels.
+    below, then all labels. `first` is the number of the first node.
     """
 
     row_starts: Int64
@@ -65,6 +66,7 @@ class Level(NamedTuple):
     member_starts: Int64
     member_rows: Int32
     costs: Costs
+    first: int
 
 
 @dataclass
@@ -83,6 +85,11 @@ class NodeTrainer:
     threads : int
     label_costs : Costs, optional
         Of the labels, where their counts in Y don't tell.
+    augmentation : Augmentation, optional
+        Where labels are learnt, the rows of the node that have one of its labels are copied. The nodes above have rows
+        enough.
+    normalise : bool
+        Whether copies are scaled to length 1.
     """
 
     settings: Settings
@@ -94,6 +101,8 @@ class NodeTrainer:
     precision: NodePrecision
     threads: int
     label_costs: Costs | None = None
+    augmentation: Augmentation | None = None
+    normalise: bool = True
     _spare: SimpleQueue[_Scratch] = field(init=False, default_factory=SimpleQueue)
 
     def __post_init__(self) -> None:
@@ -129,7 +138,7 @@ class NodeTrainer:
                 np.concatenate([node_costs.positive, costs.positive]),
                 np.concatenate([node_costs.negative, costs.negative]),
             )
-        return Level(by_node.indptr.astype(np.int64), by_node.indices, starts, rows, costs)
+        return Level(by_node.indptr.astype(np.int64), by_node.indices, starts, rows, costs, int(first))
 
     def _rows_under(self, first: int, last: int) -> sp.csr_array:
         reach = sp.csr_array(self.Y @ self.forest.members(self.Y.shape[1], first, last))
@@ -161,14 +170,21 @@ class NodeTrainer:
         except Empty:
             scratch = _Scratch(*self.X.shape)
         settings = self.settings
-        members, columns = self._members(depth, block)
+        members, columns = self._members(depth, block.node)
+        members, columns = members[block.first : block.last], columns[block.first : block.last]
         at = block.node - self._level_starts[depth]
         chosen = level.rows[level.row_starts[at] : level.row_starts[at + 1]]
         rows, features = scratch.gather(self._indptr, self._indices, self.X.data, self.scales, self._squares, chosen)
         rows = rows._replace(bias=np.float32(settings.bias))
         positives = scratch.positives(level.member_starts, level.member_rows, columns, chosen)
+        if self.augmentation is not None and (members >= 0).any():
+            copied = self._labelled(depth, level, block.node, chosen, scratch)
+            rows = scratch.room.append(
+                rows, copied, chosen[copied].astype(np.int64), self.augmentation, normalise=self.normalise, same=False
+            )
+            positives = copied_positives(positives, copied, len(chosen), self.augmentation.copies)
         counts = level.member_starts[columns + 1] - level.member_starts[columns]
-        memory = scratch.memory(len(chosen), len(features))
+        memory = scratch.memory(len(rows.indptr) - 1, len(features))
         memory.weights[:] = 0
         memory.bias_weights[:] = bias_start(settings, counts, len(chosen))
         cost = lane_costs(settings, level.costs.take(columns))
@@ -181,20 +197,33 @@ class NodeTrainer:
         self._spare.put(scratch)
         return solved
 
-    def _members(self, depth: int, block: NodeBlock) -> tuple[Int32, Int64]:
-        """Members of a block as the weights name them, and their columns in the level."""
+    def _members(self, depth: int, node: int) -> tuple[Int32, Int64]:
+        """Members of a node as the weights name them, and their columns in the level."""
         forest, next_first = self.forest, self._level_starts[depth + 1]
-        below = np.array(forest.nodes_under(block.node), np.int64)
-        labels = forest.labels_under(block.node)
+        below = np.array(forest.nodes_under(node), np.int64)
+        labels = forest.labels_under(node)
         n_below = 0 if next_first == forest.n_nodes else self._level_starts[depth + 2] - next_first
         members = np.concatenate([-2 - below, labels]).astype(np.int32)
         columns = np.concatenate([below - next_first, n_below + labels.astype(np.int64)])
-        return members[block.first : block.last], columns[block.first : block.last]
+        return members, columns
+
+    def _labelled(self, depth: int, level: Level, node: int, chosen: Int32, scratch: _Scratch) -> Int64:
+        """Places of the rows of a node that have one of its labels."""
+        members, columns = self._members(depth, node)
+        return scratch.positives(level.member_starts, level.member_rows, columns[members >= 0], chosen)[0]
 
     def fingerprint(self, *more: object) -> bytes:
         """Digest of everything that the trained blocks depend on."""
         weighting = type(self.weighting).__name__, self.weighting.get_params()
-        described = (self.settings, self.precision, self.X.shape, self.forest.n_trees_, weighting, more)
+        described = (
+            self.settings,
+            self.precision,
+            self.X.shape,
+            self.forest.n_trees_,
+            weighting,
+            self.augmentation,
+            more,
+        )
         costs = self.weighting.costs(np.diff(self._labels_by_column.indptr), self.X.shape[0])
         arrays = (self.X.indptr, self.X.indices, self.X.data, self.Y.indptr, self.Y.indices, self.scales)
         shape = (self.forest.child_starts_, self.forest.label_starts_, self.forest.labels_)
@@ -210,6 +239,7 @@ class _Scratch:
         self._features = np.empty(n_features, np.int32)
         self._indices, self._values = np.empty(0, np.int32), np.empty(0, np.float32)
         self._memory = Memory.allocate(0, 0)
+        self.room = CopyRoom()
 
     def gather(
         self,
@@ -232,7 +262,7 @@ class _Scratch:
         rows = Rows(starts, self._indices[:size], self._values[:size], ones, squares[chosen], np.float32(0))
         return rows, self._features[:found]
 
-    def positives(self, starts: Int64, rows: Int32, columns: Int64, chosen: Int32) -> tuple[Int64, Int64, Int32]:
+    def positives(self, starts: Int64, rows: Int32, columns: Int64, chosen: Int32) -> Positives:
         """Rows of the node with any of the members, where the lanes of each begin, and the lanes."""
         size = int((starts[columns + 1] - starts[columns]).sum())
         rows_out, offsets = np.empty(len(chosen), np.int64), np.empty(len(chosen) + 1, np.int64)

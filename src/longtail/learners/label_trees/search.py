@@ -22,7 +22,7 @@ Flags = npt.NDArray[np.bool_]
 
 _ROWS_AT_ONCE = 4096
 _FOUND_AT_ONCE = 1 << 22
-_NO_FLAGS = np.empty(0, np.bool_)
+_NO_FLAGS, _NO_FACTORS = np.empty(0, np.bool_), np.empty(0, np.float32)
 _NOTHING_COLLECTED = np.empty((0, 0), np.int32), np.empty((0, 0), np.float32), np.empty(0, np.int64)
 
 
@@ -69,11 +69,13 @@ class TreeSearch:
         beam: int,
         allowed: Flags | None,
         threads: int | None,
+        factors: npt.NDArray[np.float32] | None = None,
     ) -> TopK:
-        """Rank the k best labels that a beam of so many nodes a tree and level reaches."""
+        """Rank the k best labels, by score or by factor times score, that a beam of so many nodes a level reaches."""
         n, n_trees, beam = X.shape[0], self.shape.n_trees, min(beam, self.forest.n_nodes)
         top = TopK(np.full((n, k), -1, np.int32), np.full((n, k), -np.inf, np.float32))
-        most = self._most_found(beam) if self.forest.overlaps else 0
+        most = self._most_found(beam) if self.forest.overlaps or factors is not None else 0
+        multiplied = _NO_FACTORS if factors is None else factors
         at_once = max(1, min(_ROWS_AT_ONCE, _FOUND_AT_ONCE // (max(most, beam) * n_trees)))
         rows, depth = self._rows(X, scales), self.forest.n_levels
         permitted, open_nodes = self._restrictions(allowed)
@@ -93,7 +95,7 @@ class TreeSearch:
                 top.labels[first:last], top.scores[first:last], *found,
             )  # fmt: skip
             if most:
-                merge_found(n_trees, *found, self.n_labels, top.labels[first:last], top.scores[first:last])
+                merge_found(n_trees, *found, self.n_labels, multiplied, top.labels[first:last], top.scores[first:last])
 
         in_chunks(search, n, at_once, threads, "searching the tree")
         return top

@@ -6,13 +6,14 @@ import hashlib
 from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from queue import Empty, SimpleQueue
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
 from longtail import __version__
+from longtail.engine.augmentation import Augmentation, CopyRoom, copied_positives
 from longtail.engine.block_loss import block_losses
 from longtail.engine.block_solver import Memory, Problem, Rows, solve_block
 from longtail.engine.lanes import LANES, from_bfloat16, to_bfloat16
@@ -50,6 +51,10 @@ class BlockTrainer:
         Of every label of Y.
     precision : Precision
         How weights are kept.
+    augmentation : Augmentation, optional
+        Each block is also trained on copies of the rows that have one of its labels.
+    normalise : bool
+        Whether copies are scaled to length 1.
     """
 
     settings: Settings
@@ -58,6 +63,8 @@ class BlockTrainer:
     scales: npt.NDArray[np.float64]
     costs: Costs
     precision: Precision
+    augmentation: Augmentation | None = None
+    normalise: bool = True
     rows: Rows = field(init=False)
 
     def __post_init__(self) -> None:
@@ -71,7 +78,7 @@ class BlockTrainer:
             squares=(row_squares(X) * self.scales * self.scales + self.settings.bias**2).astype(np.float32),
             bias=np.float32(self.settings.bias),
         )
-        self._spare: SimpleQueue[Memory] = SimpleQueue()
+        self._spare: SimpleQueue[_Scratch] = SimpleQueue()
 
     @staticmethod
     def blocks_by_frequency(label_counts: npt.NDArray[np.int64]) -> list[Labels]:
@@ -101,31 +108,47 @@ class BlockTrainer:
     def solve(self, labels: Labels, number: int, stop: StopFlag) -> SolvedBlock:
         """Train one block; its `number` decides the order in which rows are visited."""
         try:
-            memory = self._spare.get_nowait()
+            scratch = self._spare.get_nowait()
         except Empty:
-            memory = Memory.allocate(*self.X.shape)
-        settings = self.settings
+            scratch = _Scratch(Memory.allocate(*self.X.shape), CopyRoom())
+        settings, rows, positives = self.settings, self.rows, _positives(self.Y, labels)
+        if self.augmentation is not None:
+            copied = positives[0]
+            rows = scratch.room.append(rows, copied, copied, self.augmentation, normalise=self.normalise, same=True)
+            positives = copied_positives(positives, copied, int(self.X.shape[0]), self.augmentation.copies)
+            scratch = scratch.with_rows(len(rows.indptr) - 1)
+        memory = scratch.memory
         cost = lane_costs(settings, self.costs.take(labels))
         memory.weights[:] = 0
         memory.bias_weights[:] = start = bias_start(settings, np.diff(self.Y.indptr)[labels], self.X.shape[0])
-        problem = make_problem(settings, self.rows, _positives(self.Y, labels), cost)
-        solve_block(self.rows, problem, memory, random_state(settings, number), stop)
+        problem = make_problem(settings, rows, positives, cost)
+        solve_block(rows, problem, memory, random_state(settings, number), stop)
         thresholds = np.full(LANES, settings.prune_below, np.float32)
         if settings.prune_rise is not None:
-            thresholds = self._bounded_thresholds(problem, memory, cost, start, stop)
+            thresholds = self._bounded_thresholds(rows, problem, memory, cost, start, stop)
         kept = SolvedBlock.pruned(memory.weights, memory.bias_weights, len(labels), thresholds, self.precision)
-        self._spare.put(memory)
+        self._spare.put(scratch)
         return kept._replace(features=self._by_frequency[kept.features])
+
+    def copy_bytes(self, blocks: Sequence[Labels]) -> int:
+        """Memory that a thread needs besides for copies: all rows, and the copies of those of one block."""
+        if self.augmentation is None or not blocks:
+            return 0
+        counts, n = np.diff(self.Y.indptr), int(self.X.shape[0])
+        copied = self.augmentation.copies * min(n, max(int(counts[labels].sum()) for labels in blocks))
+        return block_bytes(copied, 0) + 8 * int(self.X.nnz * (1 + 1.5 * copied / max(n, 1)))
 
     def fingerprint(self, blocks: Sequence[Labels]) -> bytes:
         """Digest of everything that the trained blocks depend on."""
         settings = replace(self.settings, max_passes=passes_over(self.settings, self.X.shape[0]))
         arrays = (self.X.indptr, self.X.indices, self.X.data, self.Y.indptr, self.Y.indices, self.scales)
         costs = (self.costs.positive, self.costs.negative)
-        return digest_of((settings, self.precision, self.X.shape), (*arrays, *costs, *blocks))
+        described = (settings, self.precision, self.X.shape, self.augmentation)
+        return digest_of(described, (*arrays, *costs, *blocks))
 
     def _bounded_thresholds(
         self,
+        rows: Rows,
         problem: Problem,
         memory: Memory,
         cost: npt.NDArray[np.float32],
@@ -140,7 +163,7 @@ class BlockTrainer:
         """
         settings, rise = self.settings, self.settings.prune_rise or 0.0
         costs, loss = cost.astype(np.float64), np.zeros(LANES)
-        block_losses(self.rows, problem, memory.weights, memory.bias_weights, costs, loss, stop)
+        block_losses(rows, problem, memory.weights, memory.bias_weights, costs, loss, stop)
         moved = memory.bias_weights.astype(np.float64) - bias_start
         squares = np.einsum("fl,fl->l", memory.weights, memory.weights, dtype=np.float64)
         objective = loss + 0.5 * (squares + moved**2)
@@ -154,10 +177,23 @@ class BlockTrainer:
             np.multiply(memory.weights, np.abs(memory.weights) >= trial, out=pruned)
             if self.precision == "bfloat16":
                 pruned[:] = from_bfloat16(to_bfloat16(pruned))
-            block_losses(self.rows, problem, pruned, memory.bias_weights, costs, after, stop)
+            block_losses(rows, problem, pruned, memory.bias_weights, costs, after, stop)
             fine = after <= allowed
             low, high = np.where(fine, middle, low), np.where(fine, high, middle)
         return np.where(low >= 0, steps[low], 0).astype(np.float32)
+
+
+class _Scratch(NamedTuple):
+    """Working memory of one thread."""
+
+    memory: Memory
+    room: CopyRoom
+
+    def with_rows(self, n_rows: int) -> _Scratch:
+        """Give memory for at least so many rows."""
+        if n_rows <= len(self.memory.slot_of_row):
+            return self
+        return self._replace(memory=Memory.allocate(n_rows, len(self.memory.weights)))
 
 
 def block_bytes(n_rows: int, n_features: int, *, bounded: bool = False) -> int:
