@@ -104,3 +104,35 @@ def test_unknown_parameter():
         recipe("pw-dismec", weighting__gamma=2)
     with pytest.raises(ParameterError, match="there are none"):
         configure(find("popularity").build(None), {"seed": 3})
+
+
+def test_what_belongs_to_a_run_reaches_every_learner():
+    learner = recipe("pfastrexml", threads=1, seed=7, memory_limit="3GB")
+    assert (learner.threads, learner.learner.threads) == (1, 1)
+    assert (learner.learner.seed, learner.learner.memory_limit) == (7, "3GB")
+    for params in ({"threads": 2, "learner__threads": 1}, {"learner__threads": 1, "threads": 2}):
+        mixed = recipe("pfastrexml", **params)
+        assert (mixed.threads, mixed.learner.threads) == (2, 1)
+    for params in ({"threads": 2, "learner": InstanceForest()}, {"learner": InstanceForest(), "threads": 2}):
+        assert recipe("pfastrexml", **params).learner.threads == 2
+    outer = configure(CentroidReranker(learner=recipe("pfastrexml")), {"threads": 3})
+    assert [outer.threads, outer.learner.threads, outer.learner.learner.threads] == [3, 3, 3]
+    assert recipe("pfastrexml", learner=None, threads=2).threads == 2
+
+
+def test_a_learner_is_set_before_what_is_inside():
+    for params in ({"leaf_size": 3, "learner": InstanceForest()}, {"learner": InstanceForest(), "leaf_size": 3}):
+        assert recipe("pfastrexml", **params).learner.leaf_size == 3
+
+
+@pytest.mark.parametrize("params", [{"trees": 2, "learner__trees": 3}, {"learner__trees": 3, "trees": 2}], ids=str)
+def test_two_names_for_one_parameter_are_refused(params):
+    with pytest.raises(ParameterError, match=r"^learner__trees sets the same as trees: give only one"):
+        recipe("pfastrexml", **params)
+
+
+@pytest.mark.parametrize("name", ["trees", "learner__trees", "weighting__propensity", "learner__threads"])
+def test_parameters_of_a_learner_that_is_none_are_refused(name):
+    for params in ({name: 1, "learner": None}, {"learner": None, name: 1}):
+        with pytest.raises(ParameterError, match=f"^{name} is inside of learner, which is set to None"):
+            recipe("pfastrexml", **params)

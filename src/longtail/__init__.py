@@ -19,6 +19,10 @@ __all__ = [
     "Model",
     "OneVsRest",
     "Popularity",
+    "RankNet",
+    "Stacked",
+    "TAug",
+    "TailDial",
     "TextLearner",
     "Tfidf",
     "TopK",
@@ -43,7 +47,7 @@ if TYPE_CHECKING:
     from longtail.propensity import JainPropensity
     from longtail.recipes import recipe
     from longtail.store import Model, load
-    from longtail.tail import CentroidReranker
+    from longtail.tail import CentroidReranker, RankNet, Stacked, TailDial, TAug
 
 _PLACES = {
     "CentroidReranker": "longtail.tail",
@@ -57,6 +61,10 @@ _PLACES = {
     "Model": "longtail.store",
     "OneVsRest": "longtail.learners",
     "Popularity": "longtail.learners",
+    "RankNet": "longtail.tail",
+    "Stacked": "longtail.tail",
+    "TAug": "longtail.tail",
+    "TailDial": "longtail.tail",
     "TextLearner": "longtail.learners",
     "Tfidf": "longtail.corpus",
     "TopK": "longtail.engine.topk",

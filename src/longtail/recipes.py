@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from longtail.errors import ParameterError
 
@@ -18,6 +18,11 @@ if TYPE_CHECKING:
 
 Estimator = TypeVar("Estimator", bound="BaseEstimator")
 Build = Callable[["Propensity | str | None"], "Learner"]
+
+_RANKNET = (
+    "Improving Tail Label Prediction for Extreme Multi-label Learning. Under review for ICLR 2021, authors not named."
+)
+_OF_A_RUN = ("threads", "seed", "memory_limit")
 
 _DISMEC = "Babbar and Schölkopf: DiSMEC: Distributed Sparse Machines for Extreme Multi-label Classification. WSDM 2017."
 _PW = (
@@ -102,43 +107,89 @@ def recipe(name: str, *, propensity: Propensity | str | None = None, **params: A
 
 
 def find(name: str) -> Recipe:
-    """Recipe of that name; for an unknown one, an error with the names that come near."""
+    """Recipe of that name; for an unknown one, an error with the names that come near.
+
+    What stands before a plus goes around the recipe behind it, whichever that is: ``ips+``, ``ranknet+``, ``taug+``.
+
+    Examples
+    --------
+    >>> find("ips+taug+parabel").build(None).learner.learner.arity
+    2
+    """
     by_name = {known.name: known for known in _RECIPES}
-    if name not in by_name:
-        raise ParameterError("recipe", name, f"must be one of {', '.join(by_name)}{_near(name, by_name)}")
-    return by_name[name]
+    around, plus, rest = str(name).partition("+")
+    if name in by_name:
+        return by_name[name]
+    if plus and around in _AROUND:
+        inner = find(rest)
+        return Recipe(name, f"{_AROUND[around].summary} Around {rest}.", _RANKNET, _wrapped(around, inner.build))
+    listed = f"{', '.join(by_name)}, or one of these behind {', '.join(f'{way}+' for way in _AROUND)}"
+    raise ParameterError("recipe", name, f"must be one of {listed}{_near(name, by_name)}")
+
+
+class _Around(NamedTuple):
+    """What goes around a recipe: in a sentence, and how."""
+
+    summary: str
+    wrap: Callable[[Learner, Propensity | str | None], Learner]
 
 
 def configure(estimator: Estimator, params: Mapping[str, Any], propensity: Propensity | str | None = None) -> Estimator:
     """Set parameters by name, nested ones as ``weighting__beta``; an unknown name is an error with the known ones.
 
     A weighting that is given by its name uses `propensity`. A part is set before the parameters inside it, in whatever
-    order they come. A parameter that a wrapper doesn't have is set in the learner that it wraps.
+    order they come. A parameter that a wrapper doesn't have is set in the learner that it wraps; `threads`, `seed` and
+    `memory_limit` are set in every learner that has them, unless one is named by its path. Two names for one parameter
+    are an error, and so is a parameter of a learner that is set to None.
     """
-    for given, value in sorted(params.items(), key=lambda param: param[0].count("__")):
-        name = _path_of(estimator, given)
-        if name.rpartition("learner__")[2] == "weighting" and isinstance(value, str):
-            value = _weighting(value, propensity)
-        try:
-            estimator.set_params(**{name: value})
-        except (ValueError, AttributeError):
-            known = sorted(estimator.get_params())
-            listed = ", ".join(known) or "none"
-            raise ParameterError(
-                given, value, f"is no parameter here{_near(given, known)}: there are {listed}"
-            ) from None
+    _check_no_learner_gone(estimator, params)
+    taken: dict[str, str] = {}
+    for given, value in sorted(params.items(), key=_turn):
+        for name in _paths_of(estimator, given):
+            if name in taken:
+                raise ParameterError(given, value, f"sets the same as {taken[name]}: give only one of them")
+            if given not in _OF_A_RUN:
+                taken[name] = given
+            if name.rpartition("learner__")[2] == "weighting" and isinstance(value, str):
+                value = _weighting(value, propensity)
+            try:
+                estimator.set_params(**{name: value})
+            except (ValueError, AttributeError):
+                known = sorted(estimator.get_params())
+                listed = ", ".join(known) or "none"
+                raise ParameterError(
+                    given, value, f"is no parameter here{_near(given, known)}: there are {listed}"
+                ) from None
     return estimator
 
 
-def _path_of(estimator: BaseEstimator, name: str) -> str:
-    """Path to a parameter: its name, or that inside of the wrapped learner that has it."""
+def _turn(param: tuple[str, Any]) -> tuple[int, int]:
+    """When a parameter is set: outer ones first, and learners before what is set inside them by its bare name."""
+    given = param[0]
+    return given.count("__"), 0 if given.endswith("learner") else 1 + (given in _OF_A_RUN)
+
+
+def _check_no_learner_gone(estimator: BaseEstimator, params: Mapping[str, Any]) -> None:
+    gone = [given for given, value in params.items() if value is None and given.rpartition("__")[2] == "learner"]
+    for given, value in params.items():
+        for path in gone if given not in _OF_A_RUN else ():
+            if any(name.startswith(f"{path}__") for name in _paths_of(estimator, given)):
+                raise ParameterError(given, value, f"is inside of {path}, which is set to None: give only one of them")
+
+
+def _paths_of(estimator: BaseEstimator, name: str) -> list[str]:
+    """Paths to a parameter: its name, or that inside of the wrapped learner that has it; of a run's, all of them."""
     from longtail.learners.base import Learner, nested
 
-    if isinstance(estimator, Learner):
-        for path, part in nested(estimator):
-            if name.partition("__")[0] in part.get_params(deep=False):
-                return path + name
-    return name
+    if not isinstance(estimator, Learner):
+        return [name]
+    if name in _OF_A_RUN:
+        inside = [(f"{path}__", part) for path, part in estimator.get_params().items() if isinstance(part, Learner)]
+        owners = [("", estimator), *inside]
+    else:
+        owners = list(nested(estimator))
+    paths = [path + name for path, part in owners if name.partition("__")[0] in part.get_params(deep=False)]
+    return (paths if name in _OF_A_RUN else paths[:1]) or [name]
 
 
 def _weighting(name: str, propensity: Propensity | str | None) -> Weighting:
@@ -244,6 +295,43 @@ def _longtail_tree(propensity: Propensity | str | None) -> Learner:
     return LabelTree(regularisation=0.5, weighting=PowerFrequency(beta=0.1, factor=1.5), beam=8)
 
 
+def _ips(learner: Learner, propensity: Propensity | str | None) -> Learner:
+    from longtail.tail import TailDial
+
+    return TailDial(learner=learner, tail=1.0, propensity=propensity)
+
+
+def _ranknet(learner: Learner, propensity: Propensity | str | None) -> Learner:
+    from longtail.tail import RankNet
+
+    return RankNet(learner=learner, propensity=propensity)
+
+
+def _taug(learner: Learner, propensity: Propensity | str | None) -> Learner:
+    from longtail.tail import TAug
+
+    return TAug(learner=learner, tau=0.1, copies=4)
+
+
+def _wrapped(around: str, build: Build) -> Build:
+    return lambda propensity: _AROUND[around].wrap(build(propensity), propensity)
+
+
+_AROUND = {
+    "ips": _Around("Scores times inverse propensities.", _ips),
+    "ranknet": _Around("Ranked anew by RankNet, which is trained to bring rare labels up.", _ranknet),
+    "taug": _Around("Head and tail learned apart, the tail from augmented rows.", _taug),
+}
+
+
+def _longtail_tail(propensity: Propensity | str | None) -> Learner:
+    """Probabilities from a plain and a weighted learner; the dial is low for the first place and high for the rest."""
+    from longtail.tail import Stacked, TailDial
+
+    stacked = Stacked(learner=_dismec(propensity), second=_pw_cb_dismec(propensity), candidates=50)
+    return TailDial(learner=stacked, tail=1.0, first=0.26, propensity=propensity)
+
+
 _RECIPES = (
     Recipe(
         "popularity",
@@ -322,6 +410,49 @@ _RECIPES = (
         "pfastxml ranked anew by the distance to each label's centroid, alpha = 0.8, gamma = 30, for the rare labels.",
         _PFASTREXML,
         _pfastrexml,
+    ),
+    Recipe(
+        "ranknet+fastxml",
+        "fastxml ranked anew by RankNet, which is trained to bring rare labels up.",
+        _RANKNET,
+        _wrapped("ranknet", _fastxml),
+    ),
+    Recipe(
+        "ranknet+parabel",
+        "parabel ranked anew by RankNet, which is trained to bring rare labels up.",
+        _RANKNET,
+        _wrapped("ranknet", _parabel(None)),
+    ),
+    Recipe(
+        "ranknet+bonsai",
+        "bonsai ranked anew by RankNet, which is trained to bring rare labels up.",
+        _RANKNET,
+        _wrapped("ranknet", _bonsai(None)),
+    ),
+    Recipe(
+        "taug+bonsai",
+        "bonsai for the most frequent tenth of the labels, and for the others from augmented rows.",
+        _RANKNET,
+        _wrapped("taug", _bonsai(None)),
+    ),
+    Recipe(
+        "ranknet+taug+bonsai",
+        "taug+bonsai ranked anew by RankNet.",
+        _RANKNET,
+        _wrapped("ranknet", _wrapped("taug", _bonsai(None))),
+    ),
+    Recipe(
+        "ips+bonsai",
+        "bonsai whose scores are multiplied by inverse propensities: the tail dial at 1.",
+        _RANKNET,
+        _wrapped("ips", _bonsai(None)),
+    ),
+    Recipe(
+        "longtail-tail",
+        "Probabilities from dismec and pw-cb-dismec, the tail dial low for the first place and high for the others: "
+        "the most of the tail at a high P@1.",
+        None,
+        _longtail_tail,
     ),
     Recipe(
         "longtail-tree",

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from longtail.engine.forest_search import Trees, find_leaves, rank_leaves
 
-ALL = np.empty(0, np.bool_)
+ALL, ALIKE = np.empty(0, np.bool_), np.empty(0, np.float32)
 
 
 def make_trees(nodes):
@@ -81,7 +81,7 @@ def leaves_in_numpy(trees, dense):
     return leaves
 
 
-def ranking_in_numpy(trees, leaves, k, allowed=None):
+def ranking_in_numpy(trees, leaves, k, allowed=None, factors=None):
     labels, scores = np.full((len(leaves), k), -1), np.full((len(leaves), k), -np.inf, np.float32)
     for row, reached in enumerate(leaves):
         sums = {}
@@ -89,7 +89,10 @@ def ranking_in_numpy(trees, leaves, k, allowed=None):
             for at in range(trees.label_starts[leaf], trees.label_starts[leaf + 1]):
                 label = int(trees.labels[at])
                 sums[label] = sums.get(label, np.float32(0)) + trees.values[at]
-        means = [(-(total / np.float32(len(reached))), label) for label, total in sums.items()]
+        means = [
+            (-(total / np.float32(len(reached)) * (np.float32(1) if factors is None else factors[label])), label)
+            for label, total in sums.items()
+        ]
         best = sorted(mean for mean in means if allowed is None or allowed[mean[1]])[:k]
         for place, (mean, label) in enumerate(best):
             labels[row, place], scores[row, place] = label, -mean
@@ -103,9 +106,9 @@ def found_leaves(trees, rows, first=0, last=None, n_features=20):
     return leaves
 
 
-def ranked(trees, leaves, k, allowed=ALL):
+def ranked(trees, leaves, k, allowed=ALL, factors=ALIKE):
     labels, scores = np.full((len(leaves), k), -1, np.int32), np.full((len(leaves), k), -np.inf, np.float32)
-    rank_leaves(np.asarray(leaves, np.int32), trees, allowed, labels, scores)
+    rank_leaves(np.asarray(leaves, np.int32), trees, allowed, factors, labels, scores)
     return labels, scores
 
 
@@ -126,6 +129,21 @@ def test_rows_go_alone_where_they_go_together():
         np.testing.assert_array_equal(found_leaves(trees, rows, row, row + 1), expected[row : row + 1])
     pairs = np.concatenate([found_leaves(trees, rows, row, row + 2) for row in range(0, 60, 2)])
     np.testing.assert_array_equal(pairs, expected)
+
+
+@settings(max_examples=40)
+@given(seed=st.integers(0, 10**6), n_features=st.integers(1, 400), filled=st.integers(0, 12))
+def test_a_lone_row_among_many_weights(seed, n_features, filled):
+    """Its features are looked up where a node has many more: first, last and missing ones among them."""
+    rng = np.random.default_rng(seed)
+    chosen = np.sort(rng.choice(n_features, rng.integers(0, n_features + 1), replace=False)).tolist()
+    weights = {feature: float(rng.integers(-4, 5)) for feature in chosen}
+    trees = make_trees([("node", weights, float(rng.integers(-2, 3)), ("leaf", []), ("leaf", []))])
+    dense = np.zeros((1, n_features), np.float32)
+    dense[0, rng.choice(n_features, min(filled, n_features), replace=False)] = rng.integers(-2, 4)
+    X = sp.csr_array(dense)
+    leaves = found_leaves(trees, (X.indptr, X.indices.astype(np.int32), X.data), n_features=n_features)
+    np.testing.assert_array_equal(leaves, leaves_in_numpy(trees, dense))
 
 
 def test_deep_trees():
@@ -156,6 +174,21 @@ def test_rankings_are_those_of_numpy(seed, k):
         expected_labels, expected_scores = ranking_in_numpy(trees, leaves, k, allowed)
         np.testing.assert_array_equal(labels, expected_labels)
         np.testing.assert_array_equal(scores, expected_scores)
+
+
+@pytest.mark.parametrize("k", [1, 7, 32, 33, 100])
+def test_rankings_with_factors_are_those_of_numpy(k):
+    """Powers of two, so that products are exact and ties are ties."""
+    trees = random_trees(5, n_trees=5, n_labels=60, most_labels=20)
+    leaves = leaves_in_numpy(trees, random_rows(5)[3])
+    rng = np.random.default_rng(5)
+    factors = 2.0 ** rng.integers(0, 6, 60).astype(np.float32)
+    for allowed in (None, rng.random(60) < 0.5):
+        labels, scores = ranked(trees, leaves, k, ALL if allowed is None else allowed, factors)
+        expected_labels, expected_scores = ranking_in_numpy(trees, leaves, k, allowed, factors)
+        np.testing.assert_array_equal(labels, expected_labels)
+        np.testing.assert_array_equal(scores, expected_scores)
+    assert (ranked(trees, leaves, 1, ALL, factors)[0] != ranked(trees, leaves, 1)[0]).any()
 
 
 @settings(max_examples=40)

@@ -315,14 +315,17 @@ def test_a_label_that_comes_again_keeps_its_best_score(found, k):
 
 
 @settings(max_examples=40)
-@given(SEEDS, st.integers(1, 4), st.integers(1, 5))
-def test_merged_scores_are_means_of_the_best_of_each_tree(seed, n_trees, k):
+@given(SEEDS, st.integers(1, 4), st.integers(1, 5), st.booleans())
+def test_merged_scores_are_means_of_the_best_of_each_tree(seed, n_trees, k, weighted):
+    """Times the factors of the labels, where there are any."""
     rng = np.random.default_rng(seed)
     found = rng.integers(0, 9, 3 * n_trees)
     labels = rng.integers(0, 6, (3 * n_trees, 9)).astype(np.int32)
     scores = (rng.integers(1, 64, (3 * n_trees, 9)) / 64).astype(np.float32)
     top_labels, top_scores = np.full((3, k), -1, np.int32), np.full((3, k), -np.inf, np.float32)
-    merge_found(n_trees, labels, scores, found, 6, top_labels, top_scores)
+    factors = 2.0 ** rng.integers(0, 5, 6).astype(np.float32)
+    given_factors = factors if weighted else np.empty(0, np.float32)
+    merge_found(n_trees, labels, scores, found, 6, given_factors, top_labels, top_scores)
     for row in range(3):
         mean = {}
         for one in range(row * n_trees, (row + 1) * n_trees):
@@ -331,7 +334,9 @@ def test_merged_scores_are_means_of_the_best_of_each_tree(seed, n_trees, k):
                 best[label] = max(best.get(label, 0), float(score))
             for label, score in best.items():
                 mean[label] = mean.get(label, 0) + score
-        names, numbers = ranked({label: np.float32(total) / np.float32(n_trees) for label, total in mean.items()}, k)
+        for label, total in mean.items():
+            mean[label] = np.float32(total) / np.float32(n_trees) * (factors[label] if weighted else np.float32(1))
+        names, numbers = ranked(mean, k)
         assert top_labels[row].tolist() == names
         np.testing.assert_array_equal(top_scores[row], np.array(numbers, np.float32))
 

@@ -7,6 +7,7 @@ class TestMine(MatrixContract):
 
 from __future__ import annotations
 
+import copy
 import inspect
 
 import numpy as np
@@ -16,8 +17,9 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, cross_val_score
 
-from longtail import Model, TopK
+from longtail import JainPropensity, Model, TopK
 from longtail.errors import InputError, Interrupted, LongtailError, ParameterError
+from longtail.learners.dial import propensity_of
 
 UNSEEN = 5  # a label without a training row
 NO_FEATURES, NO_LABELS = 7, 9  # rows
@@ -68,6 +70,26 @@ def assert_ranked(top: TopK, n_rows: int, k: int) -> None:
         assert len(set(row[row >= 0])) == (row >= 0).sum(), "a label stands twice"
 
 
+def assert_best(top: TopK, scores: list[dict[int, float]]) -> None:
+    """Each row holds its best labels by these scores, best first; labels may change places within rounding."""
+    assert_ranked(top, len(scores), top.k)
+    for labels, found, wanted in zip(top.labels, top.scores, scores, strict=True):
+        best = sorted(wanted.values(), reverse=True)[: top.k]
+        ranked = labels[labels >= 0].tolist()
+        assert len(ranked) == len(best)
+        np.testing.assert_allclose([wanted[label] for label in ranked], best, rtol=2e-5, atol=1e-30)
+        np.testing.assert_allclose(found[: len(ranked)], best, rtol=2e-5, atol=1e-30)
+
+
+def dialled(learner, plain: TopK, inverse: np.ndarray, tail: float) -> list[dict[int, float]]:
+    """What a learner's plain ranking of all labels becomes with the tail dial, in plain numpy."""
+    strengths = np.exp(np.asarray(learner._log_scores(plain.scores.astype(np.float64))))
+    return [
+        {int(label): strength * inverse[label] ** tail for label, strength in zip(*row, strict=True) if label >= 0}
+        for row in zip(plain.labels, strengths, strict=True)
+    ]
+
+
 def filtered(top: TopK, keep: set[int], k: int) -> TopK:
     labels = np.full((len(top), k), -1, np.int32)
     scores = np.full((len(top), k), -np.inf, np.float32)
@@ -89,6 +111,10 @@ class LearnerContract:
 
     def rows(self, X):
         return X
+
+    def undialled(self, fitted):
+        """The learner whose plain scores the tail dial multiplies: one that sets the dial gives the learner inside."""
+        return fitted
 
     @pytest.fixture(scope="class")
     @classmethod
@@ -358,6 +384,41 @@ class LearnerContract:
             assert (learner.predict_topk(X, 2).labels == -1).all()
             assert learner.predict(X).shape == empty.shape
 
+    def test_the_tail_dial_at_0_ranks_by_the_plain_scores(self, fitted, data):
+        for k in (3, 20):
+            for tail in (0, 0.0, np.float32(0)):
+                assert_same(fitted.predict_topk(data[0], k, tail=tail), self.undialled(fitted).predict_topk(data[0], k))
+
+    @pytest.mark.parametrize("tail", [1, 0.4, np.float64(0.05)])
+    def test_the_tail_dial_ranks_all_labels_by_score_times_inverse_propensity_to_a_power(self, fitted, data, tail):
+        X, Y = data
+        inverse = propensity_of(fitted).inverse(fitted.label_counts_, fitted.n_rows_)
+        plain = self.undialled(fitted).predict_topk(X, Y.shape[1])
+        scores = dialled(self.undialled(fitted), plain, inverse, tail)
+        for k in (1, 4, 20):
+            assert_best(fitted.predict_topk(X, k, tail=tail), scores)
+        for row in (0, NO_FEATURES, 40):
+            assert_best(fitted.predict_topk(X[row : row + 1], 3, tail=tail), scores[row : row + 1])
+        assert_ranked(fitted.predict_topk(X[:0], 3, tail=tail), 0, 3)
+        top = fitted.predict_topk(X, 3, tail=tail, exclude=[0, 2])
+        assert not np.isin(top.labels, [0, 2]).any()
+        if self.exact:
+            assert_best(top, [{label: of[label] for label in of if label not in (0, 2)} for of in scores])
+
+    @pytest.mark.parametrize("tail", [-0.01, 1.01, np.nan, np.inf, "0.5", "auto", True, [0.5], np.array([0.5]), {}])
+    def test_a_wrong_position_of_the_tail_dial_is_refused(self, fitted, data, tail):
+        with pytest.raises(ParameterError, match="tail must be"):
+            fitted.predict_topk(data[0], 3, tail=tail)
+
+    def test_the_tail_dial_goes_by_the_propensity_of_the_model(self, fitted, data):
+        """Unless the learner was given one of its own."""
+        X, Y = data
+        other = JainPropensity(a=1.2, b=0.4)
+        model = Model(copy.copy(fitted), propensity=other)
+        plain = self.undialled(fitted).predict_topk(X, Y.shape[1])
+        inverse = propensity_of(fitted, other).inverse(fitted.label_counts_, fitted.n_rows_)
+        assert_best(model.predict_topk(X, 4, tail=0.83), dialled(self.undialled(fitted), plain, inverse, 0.83))
+
     def test_nan_in_labels_is_an_error(self, data):
         X, Y = data
         spoilt = Y.copy()
@@ -374,6 +435,7 @@ class LearnerContract:
         assert_same(loaded.predict_topk(X, 5), fitted.predict_topk(X, 5))
         assert_same(loaded.predict_topk(X[:1], 5), fitted.predict_topk(X[:1], 5))
         assert_same(loaded.predict_topk(X, 5, exclude=[0]), fitted.predict_topk(X, 5, exclude=[0]))
+        assert_same(loaded.predict_topk(X, 5, tail=0.6), fitted.predict_topk(X, 5, tail=0.6))
         assert (loaded.predict(X) != fitted.predict(X)).nnz == 0
         Model(loaded).save(tmp_path / "again")
         assert_same(Model.load(tmp_path / "again").predict_topk(X, 5), fitted.predict_topk(X, 5))

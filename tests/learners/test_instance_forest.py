@@ -278,6 +278,38 @@ def test_an_explanation_by_hand():
     assert [share for _, share in right.sources] == [1]
 
 
+def test_the_path_is_that_of_the_tree_that_contributed_most(forest):
+    X, _ = more_data()
+    for row in (0, 33, 99):
+        for why in forest.explain(X[[row]], k=6):
+            name, share = why.sources[0]
+            assert why.path_share == pytest.approx(share / why.score, rel=1e-6)
+            assert why.path_share == max(amount for _, amount in why.sources) / why.score
+            tree = int(why.path_name.split(",")[0].removeprefix("tree "))
+            assert dict(why.sources)[why.path_name] == share
+            ways = ["right" if margin >= 0 else "left" for _, margin, _ in forest.path(X[[row]], tree)[:-1]]
+            assert [way for way, _ in why.path] == ways
+            assert why.remark == ""
+            assert name.startswith("tree ")
+
+
+def test_a_label_that_no_leaf_holds_is_said_to_be():
+    X, Y = more_data()
+    learner = InstanceForest(**SMALL | {"leaf_labels": 1}).fit(X, Y)
+    held, ranked = set(learner.trees_.labels_.tolist()), set(scores_of(learner, X[[0]])[0])
+    seen = set(np.flatnonzero(learner.label_counts_).tolist())
+    for labels, remark in (
+        (seen - held, "No leaf of any tree holds this label"),
+        (held - ranked, "None of the leaves that the row came to holds this label"),
+        (ranked - {-1}, ""),
+    ):
+        assert labels
+        for why in learner.explain(X[[0]], sorted(labels)):
+            assert why.remark.startswith(remark)
+            assert bool(why.remark) == bool(remark)
+            assert type(why.bias) is type(why.score) is type(why.path_share) is float
+
+
 def test_a_label_that_was_cut_off_has_no_score():
     X, Y = more_data()
     learner = InstanceForest(**SMALL | {"leaf_labels": 1}).fit(X, Y)

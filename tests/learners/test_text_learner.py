@@ -6,7 +6,7 @@ from sklearn.exceptions import NotFittedError
 
 from longtail.corpus.text import Tfidf
 from longtail.errors import InputError, ParameterError
-from longtail.learners import Learner, Popularity, TextLearner
+from longtail.learners import InstanceForest, Learner, Popularity, TextLearner
 from tests.learners.contract import LearnerContract, assert_same
 
 TEXTS = ["red fish blue fish", "red car", "blue car", "red fish", ""]
@@ -39,6 +39,16 @@ class TestTextLearner(LearnerContract):
         new = ["a fish", "something else", ""]
         assert_same(learner.predict_topk(new, 3), alone.predict_topk(features.transform(new), 3))
         assert (learner.predict(new) != alone.predict(features.transform(new))).nnz == 0
+
+    def test_more_trees_over_texts(self):
+        forest = {"leaf_size": 1, "regularisation": 10.0}
+        learner = TextLearner(features=Tfidf(min_rows=1), learner=InstanceForest(trees=2, **forest)).fit(TEXTS, LABELS)
+        larger = TextLearner(features=Tfidf(min_rows=1), learner=InstanceForest(trees=5, **forest)).fit(TEXTS, LABELS)
+        assert learner.add_trees(TEXTS, LABELS, 3) is learner
+        assert learner.learner.trees == 5
+        assert_same(learner.predict_topk(TEXTS, 3), larger.predict_topk(TEXTS, 3))
+        with pytest.raises(InputError, match="Popularity has no trees over rows"):
+            TextLearner(learner=Popularity()).fit(TEXTS, LABELS).add_trees(TEXTS, LABELS, 1)
 
     def test_nested_parameters(self):
         learner = TextLearner(features=Tfidf(ngrams=2), learner=Popularity())

@@ -9,6 +9,7 @@ from sklearn.base import clone
 
 from longtail import CentroidReranker, InstanceForest, LabelTree, Model, OneVsRest, Popularity, TextLearner, Tfidf, load
 from longtail.errors import InputError, ModelError, ParameterError
+from longtail.learners import Explanation
 from longtail.tail import centroids as centroids_module
 from longtail.tail.centroids import LabelCentroids
 from tests.learners.contract import NO_FEATURES, MatrixContract, assert_ranked, assert_same, small_data
@@ -285,6 +286,78 @@ def test_wrong_parameters_are_refused(name, value):
     assert not hasattr(learner, "learner_")
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("gamma", -1), ("gamma", np.nan), ("gamma", "far"), ("alpha", 1.1), ("alpha", "half"), ("alpha", True),
+        ("candidates", 0), ("candidates", 2.0), ("drop", -0.1), ("drop", "none"), ("threads", 0), ("threads", 1.5),
+    ],
+)  # fmt: skip
+def test_wrong_parameters_are_refused_when_set_on_a_fitted_learner(name, value):
+    X, Y = small_data()
+    learner = CentroidReranker(learner=Popularity()).fit(X, Y)
+    learner.set_params(**{name: value})
+    for call in (learner.predict_topk, learner.predict, learner.explain):
+        with pytest.raises(ParameterError, match=f"^{name} "):
+            call(X[:1])
+
+
+def test_more_trees_are_those_of_a_larger_forest():
+    X, Y = more_data()
+    larger = CentroidReranker(learner=InstanceForest(**FOREST | {"trees": 7})).fit(X, Y)
+    given = InstanceForest(**FOREST)
+    learner = CentroidReranker(learner=given).fit(X, Y)
+    centroids = learner.centroids_
+    assert learner.add_trees(X, Y, 3) is learner
+    assert_same(learner.predict_topk(X, 10), larger.predict_topk(X, 10))
+    assert (learner.learner.trees, given.trees) == (7, 4)
+    assert learner.centroids_ is centroids
+    assert_same(clone(learner).fit(X, Y).predict_topk(X, 10), larger.predict_topk(X, 10))
+    nested = CentroidReranker(learner=CentroidReranker(learner=given)).fit(X, Y).add_trees(X, Y, 1)
+    assert nested.learner_.learner_.trees_.n_trees == 5
+
+
+def test_more_trees_from_other_rows_count_their_labels():
+    X, Y = more_data()
+    learner = CentroidReranker(learner=InstanceForest(**FOREST)).fit(X[:50], Y[:50])
+    fewer = learner._tail_factors(1.0)
+    learner.add_trees(X, Y, 1)
+    assert learner.n_rows_ == 150
+    np.testing.assert_array_equal(learner.label_counts_, np.diff(Y.tocsc().indptr))
+    assert (learner._tail_factors(1.0) != fewer).any()
+
+
+def test_more_trees_are_for_forests():
+    X, Y = small_data()
+    learner = CentroidReranker(learner=Popularity()).fit(X, Y)
+    with pytest.raises(InputError, match="Popularity has no trees over rows"):
+        learner.add_trees(X, Y, 1)
+    forest = CentroidReranker(learner=InstanceForest(**FOREST)).fit(X, Y)
+    before = dict(vars(forest))
+    for wrong in ((X, Y, 0), (X, Y[:, :3], 1)):
+        with pytest.raises((InputError, ParameterError)):
+            forest.add_trees(*wrong)
+    assert vars(forest) == before
+    assert forest.learner_.trees_.n_trees == 4
+
+
+def test_alpha_is_set_on_a_model(tmp_path):
+    """By the path that the docs name, for features and for texts."""
+    X, Y = more_data()
+    base = InstanceForest(**FOREST)
+    Model(CentroidReranker(learner=base).fit(X, Y)).save(tmp_path / "rows")
+    model = load(tmp_path / "rows")
+    model.learner.set_params(alpha=0.97)
+    assert_same(model.predict_topk(X, 5), CentroidReranker(learner=base, alpha=0.97).fit(X, Y).predict_topk(X, 5))
+    texts, tags = ["red car", "blue car", "green tree", "old tree"] * 5, np.eye(4)[[0, 0, 1, 2] * 5]
+    Model(TextLearner(learner=CentroidReranker(learner=base)).fit(texts, tags)).save(tmp_path / "texts")
+    model = load(tmp_path / "texts")
+    model.learner.learner_.set_params(alpha=0.97)
+    model.save(tmp_path / "texts")
+    expected = TextLearner(learner=CentroidReranker(learner=base, alpha=0.97)).fit(texts, tags)
+    assert_same(load(tmp_path / "texts").predict_topk(texts, 3), expected.predict_topk(texts, 3))
+
+
 def test_wrong_parameters_of_the_learner_are_refused_first(monkeypatch):
     monkeypatch.setattr(InstanceForest, "fit", lambda self, X, Y: pytest.fail("training had begun"))
     with pytest.raises(ParameterError, match=r"^trees "):
@@ -295,7 +368,8 @@ def test_wrong_parameters_of_the_learner_are_refused_first(monkeypatch):
 def test_explanations_add_up_and_name_both_parts(base):
     X, Y = more_data()
     learner = CentroidReranker(learner=BASES[base], gamma=10.0, alpha=0.6).fit(X, Y)
-    top = learner.predict_topk(X, 4)
+    top, ranked = learner.predict_topk(X, 4), learner.learner_.predict_topk(X, 40)
+    before = (ranked.labels, ranked.scores.astype(float))
     for row in (0, NO_FEATURES, 33, 99, 149):
         found = learner.explain(X[[row]], k=4)
         assert [why.label for why in found] == [label for label in top.labels[row] if label >= 0]
@@ -303,9 +377,12 @@ def test_explanations_add_up_and_name_both_parts(base):
             assert why.score == pytest.approx(float(score), rel=1e-3)
             assert why.bias + sum(effect for _, effect in why.parts) == pytest.approx(why.score, rel=1e-6)
             assert sum(share for _, share in why.sources) == pytest.approx(why.score, rel=1e-6)
-            assert {name for name, _ in why.sources} == {
-                "without the features", type(learner.learner_).__name__, "centroid"
-            }  # fmt: skip
+            (plain, alone), (centroid, change) = why.sources
+            assert plain == f"{type(learner.learner_).__name__} alone"
+            by_itself = dict(zip(*(part[row].tolist() for part in before), strict=True))[why.label]
+            assert alone == pytest.approx(strengths(learner.learner_, by_itself), rel=1e-3)
+            assert centroid == f"centroid, which brings it to {why.score:.3g}"
+            assert type(why.bias) is type(why.score) is type(alone) is type(change) is float
             assert {int(feature) for feature, _ in why.parts} <= set(X[[row]].indices)
             assert all(np.isfinite(effect) for _, effect in why.parts)
 
@@ -319,8 +396,37 @@ def test_an_explanation_by_hand():
     assert why.bias == pytest.approx(low, rel=1e-5)
     assert why.score == pytest.approx(np.sqrt(0.5 * 0.5), rel=1e-5)
     assert dict(why.parts) == pytest.approx({"0": 0.5 - low}, rel=1e-5)
-    shares = dict(why.sources)
-    assert shares == pytest.approx({"without the features": low, "Popularity": 0, "centroid": 0.5 - low}, rel=1e-5)
+    assert dict(why.sources) == pytest.approx(
+        {"Popularity alone": 0.5, "centroid, which brings it to 0.5": 0}, rel=1e-5, abs=1e-5
+    )
+
+
+def test_an_explanation_of_both_parts_by_hand():
+    """A feature each for the learner and for the centroid: both get the mean of what they add first and last."""
+    X, Y = np.array([[1, 0, 0], [0, 1, 0]]), np.array([[1, 0], [0, 1]])
+    learner = CentroidReranker(learner=InstanceForest(trees=1), gamma=2.0, alpha=0.5, drop=0.0).fit(X, Y)
+    said = Explanation(0, "0", 0.64, 0.04, [("2", 0.6)], path=[("left", [])], path_name="tree 7", path_share=0.3)
+    learner.learner_._explain = lambda X, labels: [said]
+    (why,) = learner.explain([[1, 0, 1]], [0])
+    own, low = np.sqrt([0.64, 0.04])
+    distance = 2 - 2 * np.array([2, 1]) / np.sqrt(6)  # of (1, 0, 1, 1) / sqrt(3) from (1, 0, 0, 1) / sqrt(2)
+    close, far = np.sqrt(1 / (1 + np.exp(2 * distance)))
+    assert why.score == pytest.approx(own * close, rel=1e-5)
+    assert why.bias == pytest.approx(low * far, rel=1e-5)
+    parts = {"2": (own - low) * (close + far) / 2, "0": (close - far) * (own + low) / 2}
+    assert dict(why.parts) == pytest.approx(parts, rel=1e-5)
+    assert (why.path, why.path_name, why.path_share) == ([("left", [])], "tree 7", 0.3)
+
+
+def test_features_count_where_the_label_would_score_below_0_without_them():
+    """The bias of a forest takes what nodes without a feature of the row did, which may be less than nothing."""
+    X, Y = np.array([[1, 0, 0], [0, 1, 0]]), np.array([[1, 0], [0, 1]])
+    learner = CentroidReranker(learner=InstanceForest(trees=1), gamma=2.0, alpha=0.5, drop=0.0).fit(X, Y)
+    learner.learner_._explain = lambda X, labels: [Explanation(0, "0", 0.64, -0.36, [("2", 1.0)])]
+    (why,) = learner.explain([[0, 0, 1]], [0])
+    assert why.bias == 0
+    assert why.parts == [("2", pytest.approx(why.score))]
+    assert why.score == pytest.approx(0.8 * np.sqrt(1 / (1 + np.exp(2 * (2 - 2 / 2)))), rel=1e-5)
 
 
 @pytest.mark.parametrize("alpha", [0.1, 0.8])
@@ -334,6 +440,15 @@ def test_a_label_that_the_learner_does_not_rank_has_no_score(alpha):
         assert missing
         for why in learner.explain(X[[row]], missing):
             assert (why.score, why.bias, why.parts) == (0, 0, [])
+            assert "leaves" in why.remark or "leaf" in why.remark
+
+
+def test_a_label_beyond_the_candidates_is_said_to_be():
+    X, Y = more_data()
+    learner = CentroidReranker(learner=Popularity(), candidates=2).fit(X, Y)
+    rarest = int(learner.learner_.ranking_[-1])
+    assert learner.explain(X[:1], [rarest])[0].remark.startswith("It is not among the 2 best labels of Popularity")
+    assert learner.explain(X[:1], [int(learner.learner_.ranking_[0])])[0].remark == ""
 
 
 def test_texts_with_a_reranker_inside(tmp_path):

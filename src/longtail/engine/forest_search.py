@@ -17,6 +17,7 @@ Float32 = npt.NDArray[np.float32]
 Int32 = npt.NDArray[np.int32]
 Int64 = npt.NDArray[np.int64]
 
+_LOOKED_UP = 8  # where a node has so many times the features of a row, these are looked up among its own
 _INSERTED = 32  # with more places to fill, what was found is sorted
 
 
@@ -130,15 +131,43 @@ def _go_down(
     trees: Trees, node: Any, indptr: npt.NDArray[Any], indices: Int32, values: Float32, row: Any, dense: Float32
 ) -> Any:
     """Leaf under a node that one row reaches."""
-    for at in range(indptr[row], indptr[row + 1]):
+    begin, end = indptr[row], indptr[row + 1]
+    for at in range(begin, end):
         dense[indices[at]] = values[at]
     features, weights, starts = trees.features, trees.weights, trees.weight_starts
     while trees.rights[node] != 0:
-        margin = trees.bias[node] + sparse_dot(features, weights, starts[node], starts[node + 1], dense)
-        node = np.int64(trees.rights[node]) if margin >= 0 else node + 1
-    for at in range(indptr[row], indptr[row + 1]):
+        start, stop = starts[node], starts[node + 1]
+        if stop - start > _LOOKED_UP * (end - begin):
+            product = _look_up(indices, values, begin, end, features, weights, start, stop)
+        else:
+            product = sparse_dot(features, weights, start, stop, dense)
+        node = np.int64(trees.rights[node]) if trees.bias[node] + product >= 0 else node + 1
+    for at in range(begin, end):
         dense[indices[at]] = 0
     return node
+
+
+@kernel
+def _look_up(
+    indices: Int32, values: Float32, begin: Any, end: Any, features: Int32, weights: Float32, start: Any, stop: Any
+) -> Any:
+    """Inner product of a row with the weights of a node, each feature of the row looked up among those of the node.
+
+    All features halve their range in step, so that the processor waits for the memory of all of them at once.
+    """
+    lows = np.full(end - begin, start, np.int64)
+    size = stop - start
+    while size > 1:
+        half = size >> 1
+        for at in range(end - begin):
+            if features[lows[at] + half] <= indices[begin + at]:
+                lows[at] += half
+        size -= half
+    product = 0.0
+    for at in range(end - begin):
+        if features[lows[at]] == indices[begin + at]:
+            product += np.float64(values[begin + at]) * weights[lows[at]]
+    return product
 
 
 @kernel
@@ -146,6 +175,7 @@ def rank_leaves(
     leaves: Int32,
     trees: Trees,
     allowed: npt.NDArray[np.bool_],
+    factors: Float32,
     labels: Int32,
     scores: Float32,
 ) -> None:
@@ -159,11 +189,13 @@ def rank_leaves(
     trees : Trees
     allowed : ndarray of bool
         Labels that may be ranked; empty if all may.
+    factors : ndarray of float32
+        What the mean of each label is multiplied by, above 0; empty if by nothing.
     labels, scores : int32 and float32 arrays, shape (rows, k)
         Filled with -1 and -inf; the ranking.
     """
     n_trees = np.float32(leaves.shape[1])
-    restricted = allowed.shape[0] > 0
+    restricted, weighted = allowed.shape[0] > 0, factors.shape[0] > 0
     bits = 8
     keys, sums, met = np.full(1 << bits, -1, np.int32), np.empty(1 << bits, np.float32), np.empty(1 << bits, np.int32)
     for row in range(leaves.shape[0]):
@@ -193,7 +225,8 @@ def rank_leaves(
                 label = keys[met[at]]
                 keys[met[at]] = -1
                 if not (restricted and not allowed[label]):
-                    insert(labels[row], scores[row], label, sums[met[at]] / n_trees)
+                    mean = sums[met[at]] / n_trees
+                    insert(labels[row], scores[row], label, mean * factors[label] if weighted else mean)
         else:
             found, found_scores = np.empty(n_met, np.int32), np.empty(n_met, np.float32)
             n_found = 0
@@ -201,7 +234,8 @@ def rank_leaves(
                 label = keys[met[at]]
                 keys[met[at]] = -1
                 if not (restricted and not allowed[label]):
-                    found[n_found], found_scores[n_found] = label, sums[met[at]] / n_trees
+                    mean = sums[met[at]] / n_trees
+                    found[n_found], found_scores[n_found] = label, mean * factors[label] if weighted else mean
                     n_found += 1
             _rank(found[:n_found], found_scores[:n_found], labels[row], scores[row])
 

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from longtail.engine.jit import kernel, kernel_with
 from longtail.engine.lanes import LANES, fetch, lane_dot, lane_dot_then, widen
-from longtail.engine.topk_kernels import select_lanes
+from longtail.engine.topk_kernels import select_lanes, select_weighted_lanes
 
 Float32 = npt.NDArray[np.float32]
 Int32 = npt.NDArray[np.int32]
@@ -44,6 +44,17 @@ class PanelWeights(NamedTuple):
     values: npt.NDArray[Any]
     lane_bias: Float32
     lane_labels: Int32
+
+
+class LaneFactors(NamedTuple):
+    """What scores are multiplied by after 1 / (1 + exp(-slope * score)): of each lane, and its logarithm.
+
+    Empty where scores are ranked as they are.
+    """
+
+    slope: np.float32
+    factors: Float32
+    logs: Float32
 
 
 @kernel_with(fastmath={"reassoc", "contract", "nsz"})
@@ -119,6 +130,7 @@ def rank_rows(
     last: int,
     weights: PanelWeights,
     allowed: npt.NDArray[np.bool_],
+    lane_factors: LaneFactors,
     scores: Float32,
     labels_out: Int32,
     scores_out: Float32,
@@ -134,6 +146,7 @@ def rank_rows(
     weights : PanelWeights
     allowed : ndarray of bool
         Labels that may be ranked; empty if all may.
+    lane_factors : LaneFactors
     scores : ndarray of float32, shape (rows at once, blocks * 64)
         Working memory.
     labels_out, scores_out : int32 and float32 arrays, shape (all rows, k)
@@ -147,8 +160,16 @@ def rank_rows(
     _gather(indptr, indices, values, scales, first, weights.depths, weights.slots, slots, factors, begins, ends)
     _add_entries(indptr, indices, values, scales, first, weights.offsets, weights.lanes, weights.values, scores)
     _add_panels(slots, factors, begins, ends, weights.starts, weights.panels, scores)
+    weighted = lane_factors.factors.shape[0] > 0
     for row in range(n):
-        select_lanes(scores[row], weights.lane_labels, allowed, labels_out[first + row], scores_out[first + row])
+        labels_row, scores_row = labels_out[first + row], scores_out[first + row]
+        if weighted:
+            select_weighted_lanes(
+                scores[row], weights.lane_labels, allowed, lane_factors.slope, lane_factors.factors, lane_factors.logs,
+                labels_row, scores_row,
+            )  # fmt: skip
+        else:
+            select_lanes(scores[row], weights.lane_labels, allowed, labels_row, scores_row)
 
 
 @kernel

@@ -40,6 +40,25 @@ class TopK:
         """Number of places in each row."""
         return int(self.labels.shape[1])
 
+    def ranked_by(self, scores: npt.NDArray[np.float32], k: int) -> TopK:
+        """Rank the same labels by other scores and keep the k best.
+
+        Examples
+        --------
+        >>> top = TopK(np.array([[4, 2, -1]], np.int32), np.array([[0.9, 0.1, -np.inf]], np.float32))
+        >>> top.ranked_by(np.array([[0.2, 0.3, 0]], np.float32), k=2).labels
+        array([[2, 4]], dtype=int32)
+        """
+        scores = np.where(self.labels >= 0, scores, -np.float32(np.inf))
+        order = np.lexsort((np.where(self.labels >= 0, self.labels, np.iinfo(np.int32).max), -scores), axis=1)
+        labels = np.take_along_axis(self.labels, order, axis=1)[:, :k]
+        scores = np.take_along_axis(scores, order, axis=1)[:, :k]
+        missing = ((0, 0), (0, k - labels.shape[1]))
+        return TopK(
+            np.pad(labels, missing, constant_values=-1),
+            np.pad(scores, missing, constant_values=-np.inf),
+        )
+
     def at_least(self, min_score: float) -> TopK:
         """Keep the labels whose score reaches `min_score`; the others become padding."""
         keep = self.scores >= min_score

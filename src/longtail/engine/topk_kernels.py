@@ -64,3 +64,53 @@ def select_lanes(
             label = lane_labels[lane]
             if label >= 0 and lane_scores[lane] >= scores[last] and not (restricted and not allowed[label]):
                 insert(labels, scores, label, lane_scores[lane])
+
+
+@kernel_with(fastmath={"reassoc", "contract", "nsz"})
+def _largest_bound(scores: npt.NDArray[np.float32], logs: npt.NDArray[np.float32], slope: Any, start: int) -> Any:
+    largest = slope * scores[start] + logs[start]
+    for lane in range(1, LANES):
+        largest = max(largest, slope * scores[start + lane] + logs[start + lane])
+    return largest
+
+
+@kernel
+def select_weighted_lanes(
+    lane_scores: npt.NDArray[np.float32],
+    lane_labels: npt.NDArray[np.int32],
+    allowed: npt.NDArray[np.bool_],
+    slope: Any,
+    lane_factors: npt.NDArray[np.float32],
+    lane_logs: npt.NDArray[np.float32],
+    labels: npt.NDArray[np.int32],
+    scores: npt.NDArray[np.float32],
+) -> None:
+    """Rank the lanes of one row with the largest factor times 1 / (1 + exp(-slope * score)).
+
+    The logarithm of the latter is less than slope * score: where that is too little, nothing has to be worked out.
+
+    Parameters
+    ----------
+    lane_scores, lane_labels, allowed
+        As for `select_lanes`.
+    slope : float32
+    lane_factors, lane_logs : ndarray of float32
+        Factor of each lane, and its logarithm.
+    labels, scores
+        As for `select_lanes`.
+    """
+    last = labels.shape[0] - 1
+    restricted = allowed.shape[0] > 0
+    floor = np.float32(-np.inf)
+    for start in range(0, lane_scores.shape[0], LANES):
+        if _largest_bound(lane_scores, lane_logs, slope, start) < floor:
+            continue
+        for lane in range(start, start + LANES):
+            label, bound = lane_labels[lane], slope * lane_scores[lane]
+            if label < 0 or bound + lane_logs[lane] < floor or (restricted and not allowed[label]):
+                continue
+            score = np.float32(lane_factors[lane] / (1 + np.exp(-np.float64(bound))))
+            if score >= scores[last]:
+                insert(labels, scores, label, score)
+                if labels[last] >= 0 and scores[last] > 0:
+                    floor = np.float32(np.log(scores[last]) - np.float32(1e-4))

@@ -236,10 +236,15 @@ def merge_found(
     found_scores: Float32,
     found: Int64,
     n_labels: int,
+    factors: Float32,
     labels: Int32,
     scores: Float32,
 ) -> None:
-    """Rank what `beam_search` collected: a label's best score in each tree, averaged over the trees."""
+    """Rank what `beam_search` collected: a label's best score in each tree, averaged over the trees.
+
+    The averages are multiplied by the `factors` of the labels, where that is not empty.
+    """
+    weighted = factors.shape[0] > 0
     total, in_tree = np.empty(n_labels, np.float32), np.empty(n_labels, np.float32)
     stamps = np.full(n_labels, -1, np.int64)
     for row in range(labels.shape[0]):
@@ -260,5 +265,6 @@ def merge_found(
             for at in range(found[one]):
                 label = found_labels[one, at]
                 if stamps[label] >= 0:
-                    insert(labels[row], scores[row], label, total[label] / np.float32(n_trees))
+                    mean = total[label] / np.float32(n_trees)
+                    insert(labels[row], scores[row], label, mean * factors[label] if weighted else mean)
                     stamps[label] = -1

@@ -17,11 +17,14 @@ from sklearn.utils import ClassifierTags
 from sklearn.utils.validation import check_is_fitted
 
 from longtail.corpus.sparse import as_indicator, as_rows
+from longtail.engine.augmentation import Augmentation, with_copies
 from longtail.engine.topk import TopK
 from longtail.errors import InputError, ParameterError
+from longtail.learners.dial import CANDIDATES, checked_tail, given_propensity
 from longtail.learners.estimate import Estimate
 from longtail.learners.explanation import Explanation
 from longtail.metrics import evaluate
+from longtail.propensity import Propensity, get_propensity
 
 
 class Learner(BaseEstimator):
@@ -45,6 +48,9 @@ class Learner(BaseEstimator):
 
     _stored: ClassVar[tuple[str, ...]] = ("n_features_in_", "n_labels_", "n_rows_", "label_counts_")
     _decision_threshold: ClassVar[float] = 0.0
+
+    _data_propensity: Propensity | None = None  # known of the data besides; a model sets it
+    _last_factors: tuple[float, object, object, npt.NDArray[np.float32]] | None = None
 
     n_features_in_: int
     n_labels_: int
@@ -72,7 +78,9 @@ class Learner(BaseEstimator):
             self._fit(rows, labels)
         return self
 
-    def predict_topk(self, X: Any, k: int = 5, *, only: Any = None, exclude: Any = None) -> TopK:
+    def predict_topk(
+        self, X: Any, k: int = 5, *, tail: float | None = None, only: Any = None, exclude: Any = None
+    ) -> TopK:
         """Rank the k best labels of each row, best first; equal scores go by the lower label id.
 
         Parameters
@@ -80,6 +88,10 @@ class Learner(BaseEstimator):
         X : matrix, shape (n, n_features_in_)
         k : int
             Labels a row; rows with fewer are padded with label -1 and score -inf.
+        tail : float, optional
+            The tail dial, from 0 to 1: labels are ranked by their score times their inverse propensity to this power,
+            so that rare ones come up. 0 ranks by the learner's own scores, which is what most learners do when it is
+            left out. Scores that may be negative, as margins, are turned into numbers from 0 to 1 first.
         only, exclude : sequence of label ids, optional
             Rank these labels alone, or all but these.
 
@@ -89,7 +101,11 @@ class Learner(BaseEstimator):
         """
         if "n_labels_" not in vars(self):  # asking first: the check takes a fifth of the time of a single row
             check_is_fitted(self, "n_labels_")
-        return self._topk(self._check_rows(X), checked_k(k), self._allowed(only, exclude))
+        rows, allowed = self._check_rows(X), self._allowed(only, exclude)
+        factors = None if tail is None or checked_tail(tail) == 0 else self._tail_factors(float(tail))
+        if tail is None:
+            return self._topk(rows, checked_k(k), allowed)
+        return self._weighted_topk(rows, checked_k(k), allowed, factors)
 
     def predict(self, X: Any, *, k: int = 100, min_score: float | None = None) -> sp.csr_array:
         """Decide on labels: a sparse 0/1 matrix with at most k labels a row, those that score above `min_score`.
@@ -164,13 +180,48 @@ class Learner(BaseEstimator):
     @abstractmethod
     def _fit(self, X: sp.csr_array, Y: sp.csr_array) -> None: ...
 
+    def _fit_augmented(self, X: sp.csr_array, Y: sp.csr_array, augmentation: Augmentation) -> None:
+        """Learn from rows and from augmented copies of those with labels; all counts stay those of the rows.
+
+        Makes all copies beforehand; a learner that can make them as it goes does so.
+        """
+        self._fit(*with_copies(X, Y, augmentation))
+
     @abstractmethod
     def _topk(self, X: sp.csr_array, k: int, allowed: npt.NDArray[np.bool_] | None) -> TopK: ...
+
+    def _weighted_topk(
+        self,
+        X: sp.csr_array,
+        k: int,
+        allowed: npt.NDArray[np.bool_] | None,
+        factors: npt.NDArray[np.float32] | None,
+    ) -> TopK:
+        """Rank by factor times score, by the plain score where there are no factors.
+
+        Looks at the best labels by the plain score alone; a learner that can search with factors does so.
+        """
+        if factors is None or not len(factors):
+            return self._topk(X, k, allowed)
+        top = self._topk(X, max(k, min(CANDIDATES, self.n_labels_)), allowed)
+        return top.ranked_by(np.exp(self._log_scores(top.scores)) * factors[top.labels], k)
+
+    def _tail_factors(self, tail: float) -> npt.NDArray[np.float32]:
+        """Inverse propensities to the power of `tail`; the last ones asked for are kept."""
+        propensity, last = given_propensity(self, self._data_propensity), self._last_factors
+        if last is None or last[0] != tail or last[1] is not self.label_counts_ or last[2] is not propensity:
+            inverse = get_propensity(propensity).inverse(self.label_counts_, self.n_rows_)
+            last = self._last_factors = (tail, self.label_counts_, propensity, (inverse**tail).astype(np.float32))
+        return last[3]
 
     def _log_scores(self, scores: npt.NDArray[np.floating[Any]]) -> npt.NDArray[np.floating[Any]]:
         """Logarithms of scores, for what multiplies them; a learner whose scores may be negative gives a link here."""
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(np.maximum(scores, 0)))
+
+    def _label_norms(self) -> npt.NDArray[np.float64] | None:
+        """Norm of each label's classifier without the bias, NaN where there is none; None for a learner without any."""
+        return None
 
     def _explain(self, X: sp.csr_array, labels: npt.NDArray[np.int32]) -> list[Explanation]:
         raise InputError(f"{type(self).__name__} can't say what its scores are made of.")
@@ -260,10 +311,12 @@ def nested(learner: Learner) -> Iterator[tuple[str, Learner]]:
     >>> [(path, type(part).__name__) for path, part in nested(CentroidReranker(learner=Popularity()))]
     [('', 'CentroidReranker'), ('learner__', 'Popularity')]
     """
-    path, part = "", learner
-    while isinstance(part, Learner):
-        yield path, part
-        path, part = path + "learner__", getattr(part, "learner", None)  # type: ignore[assignment]
+    yield "", learner
+    params = learner.get_params(deep=False)
+    for name in sorted(params, key=lambda name: (name != "learner", name)):
+        if isinstance(params[name], Learner):
+            for path, part in nested(params[name]):
+                yield f"{name}__{path}", part
 
 
 def checked_k(k: Any, name: str = "k") -> int:

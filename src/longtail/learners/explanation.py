@@ -30,6 +30,12 @@ class Explanation:
     path : list of (str, list of (str, float))
         For trees over rows: the way down the tree that contributed most, step by step, "left" or "right" with the
         features that mattered most there and what they added to the margin, which is below 0 to the left.
+    path_name : str
+        The tree and the leaf of `path`.
+    path_share : float
+        Which share of what all trees say comes from that tree, from 0 to 1.
+    remark : str
+        A sentence on why the label is not ranked at all, where it isn't.
 
     Examples
     --------
@@ -45,6 +51,9 @@ class Explanation:
     parts: list[tuple[str, float]]
     sources: list[tuple[str, float]] = field(default_factory=list)
     path: list[tuple[str, list[tuple[str, float]]]] = field(default_factory=list)
+    path_name: str = ""
+    path_share: float = 0.0
+    remark: str = ""
 
     @classmethod
     def from_effects(
@@ -53,7 +62,7 @@ class Explanation:
         """Explain a score by what each feature of a row added."""
         order = np.argsort(-np.abs(effects), kind="stable")
         parts = [(str(features[at]), float(effects[at])) for at in order if effects[at] != 0]
-        return cls(label, str(label), bias + float(effects.sum()), bias, parts)
+        return cls(label, str(label), float(bias + effects.sum()), float(bias), parts)
 
     def with_sources(self, sources: list[tuple[str, float]]) -> Explanation:
         """Name the parts of the learner, the largest contribution first."""

@@ -58,6 +58,20 @@ class Popularity(Learner):
         scores[:, : len(ranking)] = shares[:k]
         return TopK(labels, scores)
 
+    def _weighted_topk(
+        self,
+        X: sp.csr_array,
+        k: int,
+        allowed: npt.NDArray[np.bool_] | None,
+        factors: npt.NDArray[np.float32] | None,
+    ) -> TopK:
+        if factors is None or not len(factors):
+            return self._topk(X, k, allowed)
+        top = self._topk(X[:1], max(len(self.ranking_), 1), allowed)
+        best = top.ranked_by(top.scores * factors[top.labels], k)
+        n = X.shape[0]
+        return TopK(np.repeat(best.labels[:1], n, axis=0), np.repeat(best.scores[:1], n, axis=0))
+
     def _explain(self, X: sp.csr_array, labels: npt.NDArray[np.int32]) -> list[Explanation]:
         shares = np.full(self.n_labels_, -np.inf)
         shares[self.ranking_] = self.shares_

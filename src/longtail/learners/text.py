@@ -86,11 +86,6 @@ class TextLearner(Learner):
             self.features_ = features
         return self
 
-    def predict_topk(self, X: Sequence[str], k: int = 5, *, only: Any = None, exclude: Any = None) -> TopK:
-        """Rank the k best labels of each text, best first; see `Learner.predict_topk`."""
-        check_is_fitted(self, "n_labels_")
-        return self.learner_.predict_topk(self._check_rows(X), k, only=only, exclude=exclude)
-
     def predict(self, X: Sequence[str], *, k: int = 100, min_score: float | None = None) -> sp.csr_array:
         """Decide on labels for each text; see `Learner.predict`."""
         check_is_fitted(self, "n_labels_")
@@ -124,6 +119,18 @@ class TextLearner(Learner):
             self.learner_, self.n_labels_, self.label_counts_ = grown, grown.n_labels_, grown.label_counts_
         return self
 
+    def add_trees(self, X: Any, Y: Any, trees: int) -> Self:
+        """Grow more trees over texts and leave the others as they are; see `InstanceForest.add_trees`."""
+        check_is_fitted(self, "n_labels_")
+        grown: Any = copy.copy(self.learner_)
+        if not hasattr(grown, "add_trees"):
+            raise InputError(f"{type(grown).__name__} has no trees over rows that more could join: train it anew.")
+        grown.add_trees(self._check_rows(X), Y, trees)
+        with self._whole_or_unchanged():
+            self.learner, self.learner_, self._last_factors = clone(grown), grown, None
+            self.n_rows_, self.label_counts_ = grown.n_rows_, grown.label_counts_
+        return self
+
     def predict_weighted_topk(self, X: Sequence[str], label_weights: Any, k: int = 5) -> TopK:
         """Rank exactly the k labels with the largest weight times score; see `LabelTree.predict_weighted_topk`."""
         check_is_fitted(self, "n_labels_")
@@ -150,6 +157,15 @@ class TextLearner(Learner):
 
     def _topk(self, X: sp.csr_array, k: int, allowed: npt.NDArray[np.bool_] | None) -> TopK:
         return self.learner_._topk(X, k, allowed)
+
+    def _weighted_topk(
+        self,
+        X: sp.csr_array,
+        k: int,
+        allowed: npt.NDArray[np.bool_] | None,
+        factors: npt.NDArray[np.float32] | None,
+    ) -> TopK:
+        return self.learner_._weighted_topk(X, k, allowed, factors)
 
     def _log_scores(self, scores: npt.NDArray[np.floating[Any]]) -> npt.NDArray[np.floating[Any]]:
         return self.learner_._log_scores(scores)

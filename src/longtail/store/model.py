@@ -25,10 +25,10 @@ from longtail.engine.topk import TopK
 from longtail.errors import InputError, ModelError, ParameterError
 from longtail.learners import Calibration, Explanation, Learner
 from longtail.learners.calibration import Bins, Method
+from longtail.learners.dial import propensity_of
 from longtail.metrics import Evaluator, Scores, calibration_error
-from longtail.propensity import GivenPropensity, JainPropensity, Propensity, get_propensity
+from longtail.propensity import GivenPropensity, Propensity
 from longtail.store.manifest import read_model, write_model
-from longtail.weighting import PropensityWeighting, Weighting, get_weighting
 
 _CHUNK_ROWS = 8192
 
@@ -74,7 +74,11 @@ class Model:
     def __post_init__(self) -> None:
         check_is_fitted(self.learner, "n_labels_")
         if self.propensity is None:
-            self.propensity = _propensity_of(self.learner)
+            self.propensity = propensity_of(self.learner)
+        part: Any = self.learner
+        while part is not None:
+            part._data_propensity = self.propensity
+            part = getattr(part, "learner_", None)
         if self.label_names is not None and len(self.label_names) != self.n_labels:
             raise ParameterError(
                 "label_names", len(self.label_names), f"must hold one name for each of {self.n_labels} labels"
@@ -144,7 +148,14 @@ class Model:
             raise ModelError(f"{path} is not a usable model: {error}") from error
 
     def predict_topk(
-        self, X: Any, k: int = 5, *, only: Any = None, exclude: Any = None, probabilities: bool = False
+        self,
+        X: Any,
+        k: int = 5,
+        *,
+        tail: float | None = None,
+        only: Any = None,
+        exclude: Any = None,
+        probabilities: bool = False,
     ) -> TopK:
         """Rank the k best labels of each row; see `Learner.predict_topk`.
 
@@ -152,23 +163,33 @@ class Model:
         ----------
         X : matrix, sequence of texts, or Dataset
         k : int
+        tail : float, optional
+            The tail dial, from 0 to 1, by the propensities that the learner was given, or those of the model; as the
+            learner has it when left out.
         only, exclude : sequence of label ids or names, optional
             Rank these labels alone, or all but these.
         probabilities : bool
             Give probabilities in the place of scores; the model must have been calibrated. The order stays that of
             the scores.
         """
-        self._check_calibrated(probabilities)
+        self._check_calibrated(probabilities, tail)
         top = self.learner.predict_topk(
-            self.rows(X), k, only=self._ids("only", only), exclude=self._ids("exclude", exclude)
+            self.rows(X), k, tail=tail, only=self._ids("only", only), exclude=self._ids("exclude", exclude)
         )
         return self._scored(top, probabilities)
 
     def iter_topk(
-        self, X: Any, k: int = 5, *, only: Any = None, exclude: Any = None, probabilities: bool = False
+        self,
+        X: Any,
+        k: int = 5,
+        *,
+        tail: float | None = None,
+        only: Any = None,
+        exclude: Any = None,
+        probabilities: bool = False,
     ) -> Iterator[TopK]:
         """Rank the k best labels some thousand rows at a time, under one progress bar, so that memory stays bounded."""
-        self._check_calibrated(probabilities)
+        self._check_calibrated(probabilities, tail)
         rows = self.rows(X)
         restriction = {"only": self._ids("only", only), "exclude": self._ids("exclude", exclude)}
         total = len(rows) if self.takes_texts else int(rows.shape[0])
@@ -176,15 +197,16 @@ class Model:
             for start in range(0, total, _CHUNK_ROWS):
                 chunk = rows[start : start + _CHUNK_ROWS]
                 with show_progress(False):
-                    top = self.learner.predict_topk(chunk, k, **restriction)
+                    top = self.learner.predict_topk(chunk, k, tail=tail, **restriction)
                 advance(len(top))
                 yield self._scored(top, probabilities)
 
-    def predict_names(
-        self, X: Any, k: int = 5, *, only: Any = None, exclude: Any = None, probabilities: bool = False
-    ) -> list[list[tuple[str, float]]]:
-        """Rank the k best labels of each row as (name, score); a model without names gives ids as text."""
-        return self.names(self.predict_topk(X, k, only=only, exclude=exclude, probabilities=probabilities))
+    def predict_names(self, X: Any, k: int = 5, **how: Any) -> list[list[tuple[str, float]]]:
+        """Rank the k best labels of each row as (name, score); a model without names gives ids as text.
+
+        Takes what `predict_topk` takes.
+        """
+        return self.names(self.predict_topk(X, k, **how))
 
     def calibrate(
         self, dataset: Dataset, *, method: Method = "isotonic", bins: Bins | None = "head-torso-tail", k: int = 20
@@ -287,7 +309,7 @@ class Model:
             for row in zip(top.labels.tolist(), top.scores.tolist(), strict=True)
         ]
 
-    def evaluate(self, dataset: Dataset, *, ks: Sequence[int] = (1, 3, 5)) -> Scores:
+    def evaluate(self, dataset: Dataset, *, ks: Sequence[int] = (1, 3, 5), tail: float | None = None) -> Scores:
         """Score the ranking of a test set; labels that the model has never seen count as missed.
 
         Propensities come from the training rows of this model; where they were given, labels that it has never seen
@@ -297,10 +319,10 @@ class Model:
         Y, inverse = self.truth_and_weights(dataset)
         evaluator = Evaluator(len(inverse), inverse_propensity=inverse, ks=ks)
         likely = []
-        for top in self.iter_topk(dataset, max(evaluator.ks)):
+        for top in self.iter_topk(dataset, max(evaluator.ks), tail=tail):
             seen = evaluator.n_rows
             evaluator.update(top, Y[seen : seen + len(top)])
-            if self.calibration is not None:
+            if self.calibration is not None and tail is None:
                 likely.append(self.calibration.probabilities(top))
         scores = evaluator.scores()
         if not likely:
@@ -309,9 +331,11 @@ class Model:
         errors = {f"ECE@{k}": calibration_error(together, Y, k) for k in evaluator.ks}
         return Scores({**scores, **errors}, n_rows=scores.n_rows, rerank=scores.rerank)
 
-    def _check_calibrated(self, probabilities: bool) -> None:
+    def _check_calibrated(self, probabilities: bool, tail: float | None) -> None:
         if probabilities and self.calibration is None:
             raise InputError("The model has no probabilities yet: calibrate it on held-out rows first.")
+        if probabilities and tail is not None:
+            raise ParameterError("tail", tail, "must be left out with probabilities: they were learned without it")
 
     def _scored(self, top: TopK, probabilities: bool) -> TopK:
         return top if self.calibration is None or not probabilities else self.calibration.probabilities(top)
@@ -363,17 +387,6 @@ class Model:
                 "No row has a label that the model was trained on: use rows with the labels of its training data."
             )
         return Y, len(ids) - self.n_labels
-
-
-def _propensity_of(learner: Learner) -> Propensity:
-    """Propensity model that the learner weights by, the default one if it weights by none."""
-    params = learner.get_params()
-    for name, value in params.items():
-        if isinstance(value, Weighting) or (isinstance(value, str) and name.rpartition("__")[2] == "weighting"):
-            weighting = get_weighting(value)
-            if isinstance(weighting, PropensityWeighting):
-                return get_propensity(weighting.propensity)
-    return next((value for value in params.values() if isinstance(value, Propensity)), JainPropensity())
 
 
 def load(path: str | PathLike[str], *, verify: bool = False) -> Model:

@@ -33,7 +33,7 @@ _ROOMS = {
         "Popularity",
         "TextLearner",
     ),
-    "tail": ("CentroidReranker", "LabelCentroids"),
+    "tail": ("CentroidReranker", "LabelCentroids", "RankNet", "Stacked", "TAug", "TailDial"),
 }
 _PUBLIC = {name: f"longtail.{room}" for room, names in _ROOMS.items() for name in names}
 _registered: dict[str, type[Any]] = {}

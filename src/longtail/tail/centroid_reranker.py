@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import math
+import sys
 import time
 from dataclasses import replace
 from typing import Any, ClassVar, Self
@@ -11,11 +13,12 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 from sklearn.base import clone
+from sklearn.utils.validation import check_is_fitted
 
 from longtail.engine.centroids import rerank
 from longtail.engine.pool import in_chunks, thread_count
 from longtail.engine.topk import TopK
-from longtail.errors import ModelError, ParameterError
+from longtail.errors import InputError, ModelError, ParameterError
 from longtail.learners import Estimate, Explanation, InstanceForest, Learner
 from longtail.learners.base import checked_k
 from longtail.learners.linear.training import row_squares
@@ -23,6 +26,7 @@ from longtail.propensity.base import is_number
 from longtail.tail.centroids import LabelCentroids
 
 _ROWS_AT_ONCE, _CANDIDATES_AT_ONCE = 4096, 1 << 22
+_RANGES = (("gamma", sys.float_info.max), ("alpha", 1.0), ("drop", 1.0))
 BIAS = 1.0
 
 
@@ -79,6 +83,7 @@ class CentroidReranker(Learner):
     @property
     def _decision_threshold(self) -> float:  # type: ignore[override]
         """Score of a label that the learner would just decide for, in a row that has nothing of its centroid."""
+        self._check_ranking()
         decided = float(self.learner_._log_scores(np.array([self.learner_._decision_threshold]))[0])
         return math.exp(self.alpha * decided - (1 - self.alpha) * float(np.logaddexp(0, self.gamma)))
 
@@ -106,16 +111,44 @@ class CentroidReranker(Learner):
         super().set_params(**params)
         return self
 
+    def add_trees(self, X: Any, Y: Any, trees: int) -> Self:
+        """Grow more trees in the forest inside and leave the others, and the centroids, as they are.
+
+        See `InstanceForest.add_trees`. When it fails or is interrupted, the learner stays as it was.
+
+        Examples
+        --------
+        >>> X, Y = [[1, 0], [0, 1], [1, 1]], [[1, 0], [0, 1], [1, 1]]
+        >>> learner = CentroidReranker(learner=InstanceForest(trees=2)).fit(X, Y)
+        >>> learner.add_trees(X, Y, 3).learner_.trees_.n_trees
+        5
+        """
+        check_is_fitted(self, "n_labels_")
+        self._check_ranking()
+        grown: Any = copy.copy(self.learner_)
+        if not hasattr(grown, "add_trees"):
+            raise InputError(f"{type(grown).__name__} has no trees over rows that more could join: train it anew.")
+        grown.add_trees(X, Y, trees)
+        with self._whole_or_unchanged():
+            self.learner, self.learner_, self._last_factors = clone(grown), grown, None
+            self.n_rows_, self.label_counts_ = grown.n_rows_, grown.label_counts_
+        return self
+
     def _check_parameters(self) -> None:
-        for name, most in (("gamma", math.inf), ("alpha", 1.0), ("drop", 1.0)):
-            value = getattr(self, name)
-            if not (is_number(value) and math.isfinite(value) and 0 <= value <= most):
-                raise ParameterError(name, value, f"must be a number of at least 0{' and at most 1' * (most == 1)}")
-        checked_k(self.candidates, "candidates")
-        thread_count(self.threads)
+        self._check_ranking()
         if not (self.learner is None or isinstance(self.learner, Learner)):
             raise ParameterError("learner", self.learner, "must be a learner or None")
         self._base()._check_parameters()
+
+    def _check_ranking(self) -> None:
+        """Refuse what ranking can't work with; these may be set on a fitted learner, so every ranking asks."""
+        for name, most in _RANGES:
+            value = getattr(self, name)
+            if not ((type(value) in (float, int) or is_number(value)) and 0 <= value <= most):
+                raise ParameterError(name, value, f"must be a number of at least 0{' and at most 1' * (most == 1)}")
+        checked_k(self.candidates, "candidates")
+        if self.threads is not None:
+            thread_count(self.threads)
 
     def _base(self) -> Learner:
         if self.learner is None:
@@ -131,6 +164,7 @@ class CentroidReranker(Learner):
         return LabelCentroids.of(X, Y, _scales(X), BIAS, float(self.drop), self.threads)
 
     def _topk(self, X: sp.csr_array, k: int, allowed: npt.NDArray[np.bool_] | None) -> TopK:
+        self._check_ranking()
         n = X.shape[0]
         top = TopK(np.full((n, k), -1, np.int32), np.full((n, k), -np.inf, np.float32))
         at_once = max(1, min(_ROWS_AT_ONCE, _CANDIDATES_AT_ONCE // min(int(self.candidates), max(self.n_labels_, 1))))
@@ -157,43 +191,44 @@ class CentroidReranker(Learner):
         in_chunks(rank, X.shape[0], _ROWS_AT_ONCE, self.threads, "ranking anew")
 
     def _explain(self, X: sp.csr_array, labels: npt.NDArray[np.int32]) -> list[Explanation]:
+        self._check_ranking()
         found = self.learner_._topk(X, min(int(self.candidates), max(self.n_labels_, 1)), None).labels[0]
         reached = set(found.tolist())
-        return [
-            self._explain_one(X, why) if why.label in reached else Explanation(why.label, why.name, 0.0, 0.0, [])
-            for why in self.learner_._explain(X, labels)
-        ]
+        return [self._explain_one(X, why, why.label in reached) for why in self.learner_._explain(X, labels)]
 
-    def _explain_one(self, X: sp.csr_array, why: Explanation) -> Explanation:
-        """Share the score out: what its logarithm rises by with the features, in proportion to what each adds to it."""
+    def _explain_one(self, X: sp.csr_array, why: Explanation, is_reached: bool) -> Explanation:
+        """Share the score out between the learner and the centroid, and what each adds among its features.
+
+        The score is a product of both. Each of them gets the mean of what it adds when its features come first and
+        when they come last, so the parts add up to the score.
+        """
+        alpha, name = float(self.alpha), type(self.learner_).__name__
         strength, start = (float(value) for value in self.learner_._log_scores(np.array([why.score, why.bias])))
-        if strength == -math.inf:
-            return Explanation(why.label, why.name, 0.0, 0.0, [])
+        if not is_reached or strength == -math.inf:
+            few = f"It is not among the {self.candidates:,} best labels of {name}, so it is not ranked."
+            return Explanation(why.label, why.name, 0.0, 0.0, [], remark=why.remark or few)
         effects = np.zeros(self.n_features_in_)
         for feature, effect in why.parts:
             effects[int(feature)] = effect
-        if start == -math.inf or effects.sum() == 0:
-            start, effects[:] = strength, 0.0
-        else:
-            effects *= (strength - start) / effects.sum()
-        near, bias, likeness = self._nearness(X, why.label)
-        if likeness.sum() != 0:
-            effects[X.indices] = self.alpha * effects[X.indices] + (1 - self.alpha) * likeness * (
-                (near - bias) / likeness.sum()
-            )
-        else:
-            effects *= self.alpha
-            bias = near
-        low = math.exp(self.alpha * start + (1 - self.alpha) * bias)
-        rise = self.alpha * (strength - start) + (1 - self.alpha) * (near - bias)
-        factor = low * math.expm1(rise) / rise if rise else low
-        whole = Explanation.from_effects(why.label, low, X.indices, effects[X.indices] * factor)
-        return replace(whole, path=why.path).with_sources(
-            [
-                ("without the features", low),
-                (type(self.learner_).__name__, self.alpha * (strength - start) * factor),
-                ("centroid", (1 - self.alpha) * (near - bias) * factor),
-            ]
+        effects = effects[X.indices]
+        near, far, likeness = self._nearness(X, why.label)
+        with_features, without = (_power(value, alpha) for value in (strength, start if effects.sum() else strength))
+        close, distant = (_power(value, 1 - alpha) for value in (near, far if likeness.sum() else near))
+        score = with_features * close
+        whole = Explanation.from_effects(
+            why.label,
+            without * distant,
+            X.indices,
+            _spread(effects, (with_features - without) * (close + distant) / 2)
+            + _spread(likeness, (close - distant) * (with_features + without) / 2),
+        )
+        alone = math.exp(strength)
+        return replace(
+            whole,
+            sources=[(f"{name} alone", alone), (f"centroid, which brings it to {score:.3g}", score - alone)],
+            path=why.path,
+            path_name=why.path_name,
+            path_share=why.path_share,
         )
 
     def _nearness(self, X: sp.csr_array, label: int) -> tuple[float, float, npt.NDArray[np.float64]]:
@@ -221,6 +256,16 @@ class CentroidReranker(Learner):
             model_mb=inner.model_mb + size,
             peak_memory_mb=inner.peak_memory_mb + size,
         )
+
+
+def _power(logarithm: float, exponent: float) -> float:
+    return math.exp(exponent * logarithm) if exponent else 1.0
+
+
+def _spread(weights: npt.NDArray[np.float64], amount: float) -> npt.NDArray[np.float64]:
+    """Share an amount out in proportion to weights."""
+    total = weights.sum()
+    return weights * (amount / total) if total else weights * 0
 
 
 def _scales(X: sp.csr_array) -> npt.NDArray[np.float64]:

@@ -12,6 +12,8 @@ from longtail.learners.explanation import Explanation
 from longtail.learners.instance_trees.trees import InstanceTrees
 
 _SHOWN = 3
+_ELSEWHERE = "None of the leaves that the row came to holds this label, so it is not ranked."
+_NOWHERE = "No leaf of any tree holds this label, so it is never ranked: a larger leaf_labels keeps more."
 Float64 = npt.NDArray[np.float64]
 
 
@@ -27,7 +29,7 @@ def explain_label(trees: InstanceTrees, row: sp.csr_array, leaves: npt.NDArray[n
     dense = np.zeros(trees.n_features_)
     dense[row.indices] = row.data
     effects, bias, sources = np.zeros(trees.n_features_), 0.0, []
-    most, best = 0.0, 0
+    most, best = 0.0, (0, "")
     for tree, (root, leaf) in enumerate(zip(trees.roots_, leaves, strict=True)):
         node, end = int(root), int(trees.ends[tree])
         value = (mass[end] - mass[node]) / (rows[end] - rows[node])
@@ -44,13 +46,22 @@ def explain_label(trees: InstanceTrees, row: sp.csr_array, leaves: npt.NDArray[n
             effects[features] += share[:-1]
             bias += share[-1]
             value = below
+        name = f"tree {tree}, leaf {leaf} of {trees.sizes_[leaf]} rows"
         if value > most:
-            most, best = value, tree
+            most, best = value, (tree, name)
         if value:
-            sources.append((f"tree {tree}, leaf {leaf} of {trees.sizes_[leaf]} rows", float(value / trees.n_trees)))
+            sources.append((name, float(value / trees.n_trees)))
     why = Explanation.from_effects(label, bias / trees.n_trees, row.indices, effects[row.indices] / trees.n_trees)
-    score = sum(share for _, share in sources)  # without rounding errors: 0 where no leaf holds the label
-    return replace(why.with_sources(sources), score=score, path=_best_path(trees, row, best) if sources else [])
+    score = float(sum(share for _, share in sources))  # without rounding errors: 0 where no leaf holds the label
+    if not sources:
+        return replace(why, score=score, remark=_ELSEWHERE if mass[-1] else _NOWHERE)
+    return replace(
+        why.with_sources(sources),
+        score=score,
+        path=_best_path(trees, row, best[0]),
+        path_name=best[1],
+        path_share=float(most / trees.n_trees / score),
+    )
 
 
 def _best_path(trees: InstanceTrees, row: sp.csr_array, tree: int) -> list[tuple[str, list[tuple[str, float]]]]:

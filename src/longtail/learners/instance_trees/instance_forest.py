@@ -11,6 +11,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
+from longtail.engine.augmentation import Augmentation
 from longtail.engine.forest_search import Trees, find_leaves, rank_leaves
 from longtail.engine.l1_logistic import Limits
 from longtail.engine.memory import affordable_threads, parse_memory
@@ -18,7 +19,7 @@ from longtail.engine.pool import in_chunks, thread_count
 from longtail.engine.spool import BlockSpool, is_resumable
 from longtail.engine.topk import TopK
 from longtail.engine.tree_growing import Growth
-from longtail.errors import InputError, ParameterError
+from longtail.errors import InputError, Interrupted, ParameterError
 from longtail.learners.base import Learner
 from longtail.learners.estimate import Estimate
 from longtail.learners.explanation import Explanation
@@ -27,11 +28,12 @@ from longtail.learners.instance_trees.explaining import explain_label, trace_pat
 from longtail.learners.instance_trees.training import TreeTrainer
 from longtail.learners.instance_trees.trees import InstanceTrees
 from longtail.learners.linear.training import row_scales
+from longtail.learners.norms import norms_of_leaves
 from longtail.propensity.base import is_number
 from longtail.weighting import Weighting, get_weighting
 
 _ROWS_AT_ONCE = 4096
-_NO_FLAGS = np.empty(0, np.bool_)
+_NO_FLAGS, _NO_FACTORS = np.empty(0, np.bool_), np.empty(0, np.float32)
 _LARGEST = 1e30  # of C times the square of a value: sums over rows must stay in single precision
 
 
@@ -132,7 +134,8 @@ class InstanceForest(Learner):
         """Grow more trees and leave the others as they are.
 
         With the rows that the forest was fitted on, it becomes the forest that would have been fitted with so many more
-        trees from the start. When it fails or is interrupted, the forest stays as it was.
+        trees from the start. Other rows give trees of their own, which count as much as each of the first; gains then
+        go by how often labels are in those rows. When it fails or is interrupted, the forest stays as it was.
 
         Parameters
         ----------
@@ -160,6 +163,7 @@ class InstanceForest(Learner):
             self.trees = self.trees_.n_trees
             self.label_counts_ = np.maximum(self.label_counts_, counts)
             self.n_rows_ = max(self.n_rows_, int(rows.shape[0]))
+            self._last_factors = None  # they go by the counts
         return self
 
     def leaves(self, X: Any) -> npt.NDArray[np.int32]:
@@ -205,16 +209,31 @@ class InstanceForest(Learner):
     def _fit(self, X: sp.csr_array, Y: sp.csr_array) -> None:
         self.trees_ = self._grow(X, Y, None, int(self.trees))
 
-    def _grow(self, X: sp.csr_array, Y: sp.csr_array, before: InstanceTrees | None, count: int) -> InstanceTrees:
-        trainer, first = self._trainer(X, Y), before.n_trees if before else 0
+    def _fit_augmented(self, X: sp.csr_array, Y: sp.csr_array, augmentation: Augmentation) -> None:
+        """Grow each tree on the rows and on one of their copies."""
+        self.trees_ = self._grow(X, Y, None, int(self.trees), augmentation)
+
+    def _grow(
+        self,
+        X: sp.csr_array,
+        Y: sp.csr_array,
+        before: InstanceTrees | None,
+        count: int,
+        augmentation: Augmentation | None = None,
+    ) -> InstanceTrees:
+        trainer, first = self._trainer(X, Y, augmentation), before.n_trees if before else 0
         threads = affordable_threads(thread_count(self.threads), trainer.thread_bytes, self.memory_limit, "a tree")
         with BlockSpool(trainer.fingerprint(first) if is_resumable() else None) as spool:
-            with closing(trainer.grow(range(first + len(spool), first + count), threads)) as trees:
-                for grown in trees:
-                    spool.append(grown)
+            try:
+                with closing(trainer.grow(range(first + len(spool), first + count), threads)) as trees:
+                    for grown in trees:
+                        spool.append(grown)
+            except Interrupted as error:  # which counts the trees of this run alone, and those that are not kept
+                error.args = (f"Stopped while growing trees: {len(spool):,} of {count:,} trees were done.",)
+                raise
             return InstanceTrees.assemble(spool, count, self.n_features_in_, self.n_labels_, before)
 
-    def _trainer(self, X: sp.csr_array, Y: sp.csr_array) -> TreeTrainer:
+    def _trainer(self, X: sp.csr_array, Y: sp.csr_array, augmentation: Augmentation | None = None) -> TreeTrainer:
         counts = np.bincount(Y.indices, minlength=Y.shape[1])
         gains = get_weighting(self.weighting).costs(counts, Y.shape[0]).positive
         if not X.data.all():  # stored zeros would count as occurrences of a feature
@@ -233,6 +252,8 @@ class InstanceForest(Learner):
             Growth(int(self.leaf_size), int(self.leaf_labels), float(self.regularisation), float(self.bias)),
             Limits(int(self.newton_steps), int(self.sweeps), float(self.tolerance)),
             int(self.seed),
+            augmentation,
+            bool(self.normalise),
         )
 
     def _scaled(self, X: sp.csr_array) -> sp.csr_array:
@@ -256,18 +277,32 @@ class InstanceForest(Learner):
         return leaves
 
     def _topk(self, X: sp.csr_array, k: int, allowed: npt.NDArray[np.bool_] | None) -> TopK:
+        return self._weighted_topk(X, k, allowed, None)
+
+    def _weighted_topk(
+        self,
+        X: sp.csr_array,
+        k: int,
+        allowed: npt.NDArray[np.bool_] | None,
+        factors: npt.NDArray[np.float32] | None,
+    ) -> TopK:
+        """Exact: among all labels of all leaves that a row reaches."""
         n = X.shape[0]
         top = TopK(np.full((n, k), -1, np.int32), np.full((n, k), -np.inf, np.float32))
         scaled, arrays = self._scaled(X), self._arrays
         permitted = _NO_FLAGS if allowed is None else allowed
+        multiplied = _NO_FACTORS if factors is None else factors
 
         def search(first: int, last: int) -> None:
             leaves = np.empty((last - first, len(arrays.roots)), np.int32)
             find_leaves(scaled.indptr, scaled.indices, scaled.data, first, last, X.shape[1], arrays, leaves)
-            rank_leaves(leaves, arrays, permitted, top.labels[first:last], top.scores[first:last])
+            rank_leaves(leaves, arrays, permitted, multiplied, top.labels[first:last], top.scores[first:last])
 
         in_chunks(search, n, _ROWS_AT_ONCE, self.threads, "going down the trees")
         return top
+
+    def _label_norms(self) -> npt.NDArray[np.float64]:
+        return norms_of_leaves(self.trees_)
 
     def _explain(self, X: sp.csr_array, labels: npt.NDArray[np.int32]) -> list[Explanation]:
         scaled, leaves = self._scaled(X), self._leaves(X)[0]

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from longtail.engine.augmentation import Augmentation
 from longtail.engine.block_solver import HINGE, LOGISTIC, SQUARED_HINGE
 from longtail.engine.memory import affordable_threads, parse_memory
 from longtail.engine.pool import thread_count
@@ -23,6 +24,7 @@ from longtail.learners.linear.pilot import estimate_blocks
 from longtail.learners.linear.problem import Settings
 from longtail.learners.linear.training import BlockTrainer, block_bytes, row_scales
 from longtail.learners.linear.weights import BlockWeights, Precision
+from longtail.learners.norms import norms_of_blocks
 from longtail.losses import Corrected, Hinge, Logistic, Loss, SquaredHinge, get_loss, margin_form
 from longtail.weighting import Costs, PropensityWeighting, Weighting, get_weighting
 
@@ -228,14 +230,24 @@ class OneVsRest(Learner):
         return self
 
     def _fit(self, X: sp.csr_array, Y: sp.csr_array) -> None:
-        trainer = self._trainer(X, Y, self.label_counts_)
+        self._fit_blocks(self._trainer(X, Y, self.label_counts_))
+
+    def _fit_augmented(self, X: sp.csr_array, Y: sp.csr_array, augmentation: Augmentation) -> None:
+        self._fit_blocks(self._trainer(X, Y, self.label_counts_, augmentation=augmentation))
+
+    def _fit_blocks(self, trainer: BlockTrainer) -> None:
         blocks = BlockTrainer.blocks_by_frequency(self.label_counts_)
         with BlockSpool(trainer.fingerprint(blocks) if is_resumable() else None) as spool:
             self._train(trainer, blocks, spool)
             self.weights_ = BlockWeights.assemble(spool, blocks, self.n_features_in_, self.precision)
 
     def _trainer(
-        self, X: sp.csr_array, Y: sp.csr_array, counts: npt.NDArray[np.int64], precision: Precision | None = None
+        self,
+        X: sp.csr_array,
+        Y: sp.csr_array,
+        counts: npt.NDArray[np.int64],
+        precision: Precision | None = None,
+        augmentation: Augmentation | None = None,
     ) -> BlockTrainer:
         settings = Settings(
             loss=_CODES[type(margin_form(self.loss).loss)],
@@ -251,19 +263,28 @@ class OneVsRest(Learner):
         costs = get_weighting(self.weighting).costs(counts, X.shape[0])
         corrected = costs.positive * margin_form(self.loss).costs(len(counts))
         costs = Costs(corrected.astype(np.float32), costs.negative)
-        return BlockTrainer(settings, X, Y.tocsc(), row_scales(X, self.normalise), costs, precision or self.precision)
+        return BlockTrainer(
+            settings,
+            X,
+            Y.tocsc(),
+            row_scales(X, self.normalise),
+            costs,
+            precision or self.precision,
+            augmentation,
+            bool(self.normalise),
+        )
 
     def _train(self, trainer: BlockTrainer, blocks: list[npt.NDArray[np.int32]], spool: BlockSpool) -> None:
         """Train the blocks that the spool doesn't hold yet, in as many threads as the memory allows."""
-        threads = self._affordable_threads(*trainer.X.shape)
+        threads = self._affordable_threads(*trainer.X.shape, trainer.copy_bytes(blocks[len(spool) :]))
         with closing(trainer.train(blocks, first=len(spool), threads=threads)) as solved:
             for block in solved:
                 spool.append(block)
 
-    def _affordable_threads(self, n_rows: int, n_features: int) -> int:
+    def _affordable_threads(self, n_rows: int, n_features: int, copies: int = 0) -> int:
         """Threads that `memory_limit` leaves room for, and at most `threads`; the result is the same for any number."""
         threads = thread_count(self.threads)
-        each = block_bytes(n_rows, n_features, bounded=self.prune_rise is not None)
+        each = block_bytes(n_rows, n_features, bounded=self.prune_rise is not None) + copies
         return affordable_threads(threads, each, self.memory_limit, "a block of labels", fewer="features or rows")
 
     def _estimate(self, X: sp.csr_array, Y: sp.csr_array) -> Estimate:
@@ -276,8 +297,14 @@ class OneVsRest(Learner):
 
     def _log_scores(self, scores: npt.NDArray[np.floating[Any]]) -> npt.NDArray[np.floating[Any]]:
         """Logarithm of 1 / (1 + exp(-3 margin)), or of the probability that the logistic loss estimates."""
-        slope = 1.0 if isinstance(get_loss(self.loss), Logistic) else _HINGE_SLOPE
-        return np.asarray(-np.logaddexp(0, -slope * scores), scores.dtype)
+        return np.asarray(-np.logaddexp(0, -self._slope * scores), scores.dtype)
+
+    @property
+    def _slope(self) -> float:
+        return 1.0 if isinstance(margin_form(self.loss).loss, Logistic) else _HINGE_SLOPE
+
+    def _label_norms(self) -> npt.NDArray[np.float64]:
+        return norms_of_blocks(self.weights_, self.n_labels_)
 
     def _explain(self, X: sp.csr_array, labels: npt.NDArray[np.int32]) -> list[Explanation]:
         lane_of_label = np.full(self.n_labels_, -1, np.int64)
@@ -295,6 +322,21 @@ class OneVsRest(Learner):
     def _topk(self, X: sp.csr_array, k: int, allowed: npt.NDArray[np.bool_] | None) -> TopK:
         self.weights_.check(self.n_labels_)
         return self.weights_.rank(X, row_scales(X, self.normalise), self.bias, k, allowed, self.threads)
+
+    def _weighted_topk(
+        self,
+        X: sp.csr_array,
+        k: int,
+        allowed: npt.NDArray[np.bool_] | None,
+        factors: npt.NDArray[np.float32] | None,
+    ) -> TopK:
+        """Exact: among all labels."""
+        if factors is None:
+            return self._topk(X, k, allowed)
+        self.weights_.check(self.n_labels_)
+        lane_factors = self.weights_.lane_factors(factors, self._slope)
+        scales = row_scales(X, self.normalise)
+        return self.weights_.rank(X, scales, self.bias, k, allowed, self.threads, lane_factors)
 
 
 def _is_number(value: object) -> bool:

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 
 from longtail.engine.lanes import LANES, from_bfloat16, to_bfloat16
-from longtail.engine.panels import PanelWeights, collect_kept, count_kept, place_block, rank_rows
+from longtail.engine.panels import LaneFactors, PanelWeights, collect_kept, count_kept, place_block, rank_rows
 from longtail.engine.pool import StopFlag, run_blocks, thread_count
 from longtail.engine.spool import BlockSpool
 from longtail.engine.topk import TopK
@@ -24,6 +24,7 @@ PANEL_ROW_COST = 12.0
 """A row of a panel costs as much as so many entries: about 3 in time, 32 in memory."""
 _SCORES_AT_ONCE = 1 << 22
 _ROWS_AT_ONCE = 1024
+_NO_FACTORS = LaneFactors(np.float32(1), np.empty(0, np.float32), np.empty(0, np.float32))
 
 
 class SolvedBlock(NamedTuple):
@@ -81,6 +82,8 @@ class BlockWeights(BaseEstimator):
         "entry_lanes_",
         "entry_values_",
     )
+
+    _last_factors: tuple[npt.NDArray[np.float32], LaneFactors] | None = None
 
     lane_labels_: npt.NDArray[np.int32]
     lane_bias_: npt.NDArray[np.float32]
@@ -241,6 +244,7 @@ class BlockWeights(BaseEstimator):
         k: int,
         allowed: npt.NDArray[np.bool_] | None,
         threads: int | None,
+        lane_factors: LaneFactors = _NO_FACTORS,
     ) -> TopK:
         """Rank the k best labels of each row; memory beyond the result holds the scores of a few rows at a time."""
         n = X.shape[0]
@@ -258,8 +262,8 @@ class BlockWeights(BaseEstimator):
             last = min(first + at_once, n)
             memory = np.empty((last - first, lanes), np.float32)
             rank_rows(
-                indptr, X.indices, X.data, scales, np.float32(bias), first, last, weights, permitted, memory,
-                top.labels, top.scores,
+                indptr, X.indices, X.data, scales, np.float32(bias), first, last, weights, permitted,
+                lane_factors, memory, top.labels, top.scores,
             )  # fmt: skip
 
         tasks = range(0, n, at_once)
@@ -269,6 +273,15 @@ class BlockWeights(BaseEstimator):
             for _ in run_blocks(rank_task, tasks, threads=threads, description="ranking labels", unit="chunks"):
                 pass
         return top
+
+    def lane_factors(self, factors: npt.NDArray[np.float32], slope: float) -> LaneFactors:
+        """Lay the factors of labels out as the lanes are; the last ones asked for are kept."""
+        last = self._last_factors
+        if last is None or last[0] is not factors or last[1].slope != np.float32(slope):
+            used = self.lane_labels_ >= 0
+            by_lane = np.where(used, factors[np.where(used, self.lane_labels_, 0)], np.float32(1))
+            last = self._last_factors = factors, LaneFactors(np.float32(slope), by_lane, np.log(by_lane))
+        return last[1]
 
     def matrix(self, n_labels: int) -> sp.csr_array:
         """Weights as a sparse matrix of shape (n_labels, features), bias left out."""

@@ -1,0 +1,84 @@
+"""Predictions for training rows by learners that have not seen them: what a re-ranker has to be trained on."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+from sklearn.base import clone
+
+from longtail.engine.topk import TopK
+from longtail.learners import Learner
+from longtail.metrics.kernels import judge
+
+
+class Candidates(NamedTuple):
+    """The best labels of training rows, and what is true of them.
+
+    Parameters
+    ----------
+    top : TopK
+        Labels and scores, the latter from 0 to 1.
+    truth : ndarray of uint8, shape (rows, candidates)
+        Whether the row has the label.
+    counts : ndarray of int64, shape (rows, candidates)
+        Rows with the label among those that the learner saw which gave the score.
+    """
+
+    top: TopK
+    truth: npt.NDArray[np.uint8]
+    counts: npt.NDArray[np.int64]
+
+
+def linked(learner: Learner, top: TopK) -> TopK:
+    """Scores as numbers from 0 to 1, 0 where there is no label."""
+    with np.errstate(invalid="ignore"):
+        scores = np.exp(learner._log_scores(top.scores))
+    return TopK(top.labels, np.where(top.labels >= 0, scores, np.float32(0)).astype(np.float32))
+
+
+def out_of_fold(
+    learner: Learner, X: sp.csr_array, Y: sp.csr_array, *, folds: int, candidates: int, seed: int
+) -> Candidates:
+    """Cut the rows into folds and rank the labels of each by a learner that was trained on the others.
+
+    Parameters
+    ----------
+    learner : Learner
+        Unfitted; it stays so.
+    X, Y : csr_array
+    folds : int
+        1 for a learner that is trained on all rows: its scores are far too good for the rows it has seen.
+    candidates : int
+        Labels a row.
+    seed : int
+        Decides which rows make a fold.
+    """
+    n = X.shape[0]
+    k = min(candidates, max(Y.shape[1], 1))
+    top = TopK(np.full((n, k), -1, np.int32), np.zeros((n, k), np.float32))
+    counts = np.zeros((n, k), np.int64)
+    fold = fold_numbers(n, folds, seed)
+    for number in range(fold.max() + 1):
+        held_out = np.flatnonzero(fold == number)
+        others = np.flatnonzero(fold != number) if fold.max() > 0 else held_out
+        fitted: Learner = clone(learner).fit(X[others], Y[others])
+        found = linked(fitted, fitted._topk(X[held_out], k, None))
+        top.labels[held_out], top.scores[held_out] = found.labels, found.scores
+        counts[held_out] = np.append(fitted.label_counts_, 0)[found.labels]
+    return Candidates(top, are_true(top, Y), counts)
+
+
+def fold_numbers(n_rows: int, folds: int, seed: int) -> npt.NDArray[np.int64]:
+    """Deal rows out to folds at random; no more folds than rows."""
+    return np.random.default_rng(seed).permutation(n_rows) % max(min(folds, n_rows), 1)
+
+
+def are_true(top: TopK, Y: sp.csr_array) -> npt.NDArray[np.uint8]:
+    """Which of the labels of each row it has, 0 or 1, of the shape of the ranking."""
+    hits = np.empty(top.labels.shape[::-1], np.uint8)
+    none = np.empty(0)
+    judge(top.labels, Y.indptr.astype(np.int64, copy=False), Y.indices, none, hits, none.reshape(0, 0))
+    return np.ascontiguousarray(hits.T)

@@ -1,0 +1,227 @@
+"""Stacking: probabilities of a learner's best labels, from its scores, those of a second learner, and rarity."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+from sklearn.base import clone
+
+from longtail.engine.stacking import LEAST, MOST, candidate_features, fit_logistic, look_up, n_features
+from longtail.engine.topk import TopK
+from longtail.errors import ModelError, ParameterError
+from longtail.learners import Estimate, Explanation, Learner, OneVsRest
+from longtail.learners.base import checked_k
+from longtail.tail.folds import are_true, fold_numbers, linked
+
+_ROWS_AT_ONCE = 2048
+_PAIRS = 400_000  # from which the probabilities are learned
+_RIDGE = 0.1
+
+
+class Stacked(Learner):
+    """Turn the scores of a learner, or of two, into probabilities that a label is recorded, and rank by them.
+
+    A logistic regression is trained on candidates that the learners ranked for rows they had not seen. Besides the
+    log-odds by each learner it looks at how frequent the label is, at its place, and at the scores of its rivals: the
+    same score means less for a rare label, and less in a row with many good ones. So frequent and rare labels can be
+    compared, which is what the tail dial needs. Two learners that err in different ways, such as a plain one and one
+    with weighted costs, are better together than each alone.
+
+    Parameters
+    ----------
+    learner : Learner, optional
+        Gives the candidates; ``OneVsRest()`` when left out.
+    second : Learner, optional
+        Gives an opinion on the same labels; none when left out.
+    candidates : int
+        Labels of a row that are ranked.
+    folds : int
+        Rows are ranked by learners that were trained on the other folds.
+    seed : int
+
+    Attributes
+    ----------
+    learner_, second_ : Learner
+        The fitted learners; `second_` is None if there is none.
+    weights_ : ndarray of float64
+        Of the logistic regression, that of the constant last.
+
+    Examples
+    --------
+    >>> from longtail import OneVsRest, Stacked
+    >>> X, Y = [[1, 0], [0, 1], [1, 0], [0, 1]], [[1, 0], [0, 1], [1, 0], [0, 1]]
+    >>> Stacked(second=OneVsRest(weighting="pw")).fit(X, Y).predict_topk([[1, 0]], k=1).labels
+    array([[0]], dtype=int32)
+    """
+
+    _stored: ClassVar[tuple[str, ...]] = ("learner_", "second_", "weights_")
+    _decision_threshold: ClassVar[float] = 0.5
+
+    learner_: Learner
+    second_: Learner | None
+    weights_: npt.NDArray[np.float64]
+
+    def __init__(
+        self,
+        *,
+        learner: Learner | None = None,
+        second: Learner | None = None,
+        candidates: int = 30,
+        folds: int = 2,
+        seed: int = 0,
+    ) -> None:
+        self.learner = learner
+        self.second = second
+        self.candidates = candidates
+        self.folds = folds
+        self.seed = seed
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters by name; those of the learner can be set even while it is the default None."""
+        if self.learner is None and "learner" not in params and any(name.startswith("learner__") for name in params):
+            self.learner = OneVsRest()
+        super().set_params(**params)
+        return self
+
+    def _check_parameters(self) -> None:
+        for name, least in (("folds", 2), ("seed", 0)):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int | np.integer) or not least <= value < 2**31:
+                raise ParameterError(name, value, f"must be a whole number from {least} to {2**31 - 1}")
+        checked_k(self.candidates, "candidates")
+        for name in ("learner", "second"):
+            part = getattr(self, name)
+            if not (part is None or isinstance(part, Learner)):
+                raise ParameterError(name, part, "must be a learner or None")
+        for base in self._bases():
+            base._check_parameters()
+
+    def _bases(self) -> list[Learner]:
+        first: Learner = OneVsRest() if self.learner is None else clone(self.learner)
+        return [first] if self.second is None else [first, clone(self.second)]
+
+    @property
+    def _fitted(self) -> list[Learner]:
+        return [self.learner_] if self.second_ is None else [self.learner_, self.second_]
+
+    def _fit(self, X: sp.csr_array, Y: sp.csr_array) -> None:
+        self.weights_ = self._learn(X, Y)
+        fitted = [base.fit(X, Y) for base in self._bases()]
+        self.learner_, self.second_ = fitted[0], fitted[1] if len(fitted) > 1 else None
+
+    def _learn(self, X: sp.csr_array, Y: sp.csr_array) -> npt.NDArray[np.float64]:
+        """Weights from rows that the learners had not seen; a row more or less is drawn for the sake of time."""
+        folds = fold_numbers(X.shape[0], int(self.folds), int(self.seed))
+        features, truth = [], []
+        for number in range(folds.max() + 1):
+            held_out, others = np.flatnonzero(folds == number), np.flatnonzero(folds != number)
+            fitted = [base.fit(X[others], Y[others]) for base in self._bases()]
+            part = self._drawn(held_out, folds.max() + 1)
+            top = self._candidates(fitted[0], X[part], None)
+            used = top.labels >= 0
+            for first in range(0, len(part), _ROWS_AT_ONCE):
+                rows = slice(first, first + _ROWS_AT_ONCE)
+                some = TopK(top.labels[rows], top.scores[rows])
+                features.append(self._features(fitted, X[part[rows]], some)[used[rows]])
+            truth.append(are_true(top, Y[part])[used])
+        known = np.concatenate([np.empty((0, n_features(len(fitted))), np.float32), *features])
+        if not len(known):
+            return np.zeros(known.shape[1] + 1)
+        centre, scale = known.mean(axis=0, dtype=np.float64), known.std(axis=0, dtype=np.float64) + 1e-6
+        weights = fit_logistic((known - centre) / scale, np.concatenate(truth), _RIDGE)
+        weights[:-1] /= scale
+        weights[-1] -= float(weights[:-1] @ centre)
+        return weights
+
+    def _drawn(self, rows: npt.NDArray[np.int64], folds: int) -> npt.NDArray[np.int64]:
+        most = max(1, _PAIRS // folds // max(int(self.candidates), 1))
+        if len(rows) <= most:
+            return rows
+        return np.sort(np.random.default_rng(self.seed).choice(rows, most, replace=False))
+
+    def _candidates(self, learner: Learner, X: sp.csr_array, allowed: npt.NDArray[np.bool_] | None) -> TopK:
+        k = min(int(self.candidates), max(learner.n_labels_, 1))
+        return linked(learner, learner._topk(X, k, allowed))
+
+    def _features(self, fitted: list[Learner], X: sp.csr_array, top: TopK) -> npt.NDArray[np.float32]:
+        """Features of the candidates, of shape (rows, candidates, features)."""
+        log_odds = [_log_odds(top.scores)]
+        for other in fitted[1:]:
+            found = linked(other, other._topk(X, min(2 * top.k, max(other.n_labels_, 1)), None))
+            by_other = np.empty_like(log_odds[0])
+            look_up(top.labels, found.labels, _log_odds(found.scores), by_other)
+            log_odds.append(by_other)
+        if len(log_odds) > 1:
+            log_odds.append(np.mean(log_odds, axis=0, dtype=np.float32))
+        counts = np.append(fitted[0].label_counts_, 0)[top.labels]
+        features = np.zeros((*top.labels.shape, n_features(len(fitted))), np.float32)
+        candidate_features(top.labels, np.stack(log_odds), (np.log1p(counts) / 3).astype(np.float32), features)
+        return features
+
+    def _topk(self, X: sp.csr_array, k: int, allowed: npt.NDArray[np.bool_] | None) -> TopK:
+        fitted = self._fitted
+        if any(part.n_labels_ != self.n_labels_ for part in fitted):
+            raise ModelError("The learners inside have other labels than the model: train it again.")
+        if self.weights_.shape != (n_features(len(fitted)) + 1,):
+            raise ModelError("The weights of the model don't fit its learners: train it again.")
+        n = X.shape[0]
+        best = TopK(np.full((n, k), -1, np.int32), np.full((n, k), -np.inf, np.float32))
+        for first in range(0, n, _ROWS_AT_ONCE):
+            part = slice(first, first + _ROWS_AT_ONCE)
+            rows = X if n <= _ROWS_AT_ONCE else X[part]
+            top = self._candidates(fitted[0], rows, None)
+            if allowed is not None:
+                top = _with_others(top, self._candidates(fitted[0], rows, allowed))
+            chances = self._chances(fitted, rows, top)
+            if allowed is not None:
+                top = TopK(np.where((top.labels >= 0) & allowed[top.labels], top.labels, np.int32(-1)), top.scores)
+            ranked = top.ranked_by(chances, k)
+            best.labels[part], best.scores[part] = ranked.labels, ranked.scores
+        return best
+
+    def _chances(self, fitted: list[Learner], X: sp.csr_array, top: TopK) -> npt.NDArray[np.float32]:
+        odds = self._features(fitted, X, top) @ self.weights_[:-1] + self.weights_[-1]
+        return np.asarray(1 / (1 + np.exp(-np.clip(odds, -80, 80))), np.float32)
+
+    def _explain(self, X: sp.csr_array, labels: npt.NDArray[np.int32]) -> list[Explanation]:
+        """The probability, shared out over the features as the learner's own score is."""
+        top = self._candidates(self.learner_, X, None)
+        chances = dict(zip(top.labels[0].tolist(), self._chances(self._fitted, X, top)[0].tolist(), strict=True))
+        whys = []
+        for why in self.learner_._explain(X, labels):
+            plain, start = np.exp(self.learner_._log_scores(np.array([why.score, why.bias], np.float64)))
+            chance, effects = chances.get(why.label, 0.0), sum(effect for _, effect in why.parts)
+            scale = chance * float(1 - start / plain) / effects if effects and plain > 0 else 0.0
+            parts = [(feature, effect * scale) for feature, effect in why.parts]
+            bias = chance - sum(effect for _, effect in parts)
+            sources = [(type(self.learner_).__name__, float(plain)), ("stacking", chance - float(plain))]
+            whys.append(replace(why, score=chance, bias=bias, parts=parts).with_sources(sources))
+        return whys
+
+    def _estimate(self, X: sp.csr_array, Y: sp.csr_array) -> Estimate:
+        parts = [base._estimate(X, Y) for base in self._bases()]
+        return replace(
+            parts[0],
+            seconds=sum(part.seconds for part in parts) * max(int(self.folds), 2),
+            model_mb=sum(part.model_mb for part in parts),
+            peak_memory_mb=max(part.peak_memory_mb for part in parts) + sum(part.model_mb for part in parts),
+        )
+
+
+def _log_odds(chances: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    with np.errstate(divide="ignore"):
+        odds = np.log(chances) - np.log1p(-chances)
+    return np.asarray(np.clip(odds, LEAST, MOST), np.float32)
+
+
+def _with_others(top: TopK, others: TopK) -> TopK:
+    """Candidates and more candidates, each label once."""
+    known = (others.labels[:, :, None] == top.labels[:, None, :]).any(axis=2)
+    labels = np.concatenate([top.labels, np.where(known, np.int32(-1), others.labels)], axis=1)
+    scores = np.concatenate([top.scores, others.scores], axis=1)
+    ranked = TopK(labels, scores).ranked_by(scores, labels.shape[1])
+    return TopK(ranked.labels, np.where(ranked.labels >= 0, ranked.scores, np.float32(0)))

@@ -1,0 +1,452 @@
+"""The tail dial as a learner: what every learner owes, and its positions against plain numpy."""
+
+import copy
+import math
+from typing import ClassVar
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+
+from longtail import (
+    CentroidReranker,
+    InstanceForest,
+    JainPropensity,
+    LabelTree,
+    Model,
+    OneVsRest,
+    Popularity,
+    TailDial,
+    TextLearner,
+    Tfidf,
+    evaluate,
+    resumable,
+)
+from longtail.corpus import Dataset, random_split
+from longtail.errors import InputError, ModelError, ParameterError
+from longtail.learners import dial as dial_room
+from longtail.learners.dial import propensity_of
+from longtail.learners.linear import training
+from longtail.propensity import GivenPropensity
+from longtail.tail import DialPoint, choose_tail, dial_curve
+from longtail.tail.dial import TAILS
+from longtail.weighting import PW
+from tests.learners.contract import UNSEEN, MatrixContract, assert_best, assert_same, dialled, small_data
+
+FOREST = {"trees": 4, "leaf_size": 3, "regularisation": 5.0}
+BASES = {
+    "forest": InstanceForest(**FOREST),
+    "one-vs-rest": OneVsRest(),
+    "logistic": OneVsRest(loss="logistic"),
+    "tree": LabelTree(leaf_size=4, arity=3, precision="float32"),
+    "two trees": LabelTree(leaf_size=4, arity=3, trees=2, beam=2),
+    "best-first": LabelTree(leaf_size=4, arity=3, search="best-first"),
+    "re-ranker": CentroidReranker(learner=OneVsRest()),
+    "popularity": Popularity(),
+}
+every_base = pytest.mark.parametrize("base", BASES)
+
+
+class DialContract(MatrixContract):
+    def undialled(self, fitted):
+        return fitted.learner_
+
+
+class TestAroundOneVsRest(DialContract):
+    other_params: ClassVar = {
+        "tail": 1.0, "propensity": JainPropensity(a=0.6), "most_loss": 2.0, "held_out": 0.2, "seed": 3,
+        "learner": Popularity(),
+    }  # fmt: skip
+
+    def make(self, *, threads=None, **params):
+        return TailDial(**{"learner": OneVsRest(threads=threads), "tail": 0.7} | params)
+
+
+class TestAroundLabelTree(DialContract):
+    other_params: ClassVar = {"tail": 0}
+
+    def make(self, *, threads=None, **params):
+        tree = LabelTree(leaf_size=4, arity=3, precision="float32", threads=threads)
+        return TailDial(**{"learner": tree, "propensity": JainPropensity(a=0.9, b=0.5)} | params)
+
+
+class TestFoundByItself(DialContract):
+    other_params: ClassVar = {"tail": "auto"}
+
+    def make(self, *, threads=None, **params):
+        return TailDial(**{"learner": InstanceForest(**FOREST, threads=threads), "tail": "auto"} | params)
+
+
+def more_data():
+    return small_data(n_rows=150, n_features=60, n_labels=40, seed=1)
+
+
+def inverse_of(learner, propensity=None):
+    return (propensity or JainPropensity()).inverse(learner.label_counts_, learner.n_rows_)
+
+
+@every_base
+@pytest.mark.parametrize("tail", [0.0, 0.3, 1.0])
+def test_a_set_dial_ranks_as_a_turned_one(base, tail):
+    X, Y = more_data()
+    learner = TailDial(learner=BASES[base], tail=tail).fit(X, Y)
+    plain = clone(BASES[base]).fit(X, Y)
+    scores = dialled(plain, plain.predict_topk(X, 40), inverse_of(plain), tail)
+    assert learner.tail_ == tail
+    assert_best(learner.predict_topk(X, 6), scores)
+    assert_best(learner.predict_topk(X, 6, tail=0.8), dialled(plain, plain.predict_topk(X, 40), inverse_of(plain), 0.8))
+    assert_same(learner.predict_topk(X, 6, tail=0), plain.predict_topk(X, 6))
+    decided = learner.predict(X).toarray() != 0
+    threshold = math.exp(plain._log_scores(np.array([plain._decision_threshold]))[0])
+    above = np.zeros(decided.shape, bool)
+    for row, of_row in enumerate(scores):
+        above[row, [label for label, score in of_row.items() if score > threshold * (1 + 1e-5)]] = True
+    assert (decided >= above).all()
+    assert decided.sum() <= sum(score > threshold * (1 - 1e-5) for of_row in scores for score in of_row.values())
+
+
+@pytest.mark.parametrize("base", ["one-vs-rest", "logistic", "forest", "popularity"])
+def test_the_search_looks_at_all_labels(base, monkeypatch):
+    """Not only at the best by the plain score, as where a learner can't search with factors."""
+    X, Y = more_data()
+    monkeypatch.setattr(dial_room, "CANDIDATES", 1)
+    monkeypatch.setattr("longtail.learners.base.CANDIDATES", 1)
+    learner = clone(BASES[base]).fit(X, Y)
+    steep = GivenPropensity(values=np.geomspace(1e-6, 1, 40))
+    scores = dialled(learner, learner.predict_topk(X, 40), steep.inverse(learner.label_counts_, 150), 1.0)
+    assert_best(TailDial(learner=learner, tail=1.0, propensity=steep).fit(X, Y).predict_topk(X, 3), scores)
+
+
+def test_other_learners_look_at_their_best_candidates(monkeypatch):
+    X, Y = more_data()
+    monkeypatch.setattr("longtail.learners.base.CANDIDATES", 8)
+    learner = clone(BASES["re-ranker"]).fit(X, Y)
+    best = learner.predict_topk(X, 8)
+    assert_best(learner.predict_topk(X, 3, tail=1), dialled(learner, best, inverse_of(learner), 1.0))
+    more = learner.predict_topk(X, 12, tail=1)
+    assert_best(more, dialled(learner, learner.predict_topk(X, 12), inverse_of(learner), 1.0))
+
+
+def test_by_hand():
+    """Shares 3/4 and 1/4 of four rows; inverse propensities are 1 + C (n + 1.5)^-0.55, C = (ln 4 - 1) 2.5^0.55."""
+    X, Y = [[1]] * 4, [[1, 0], [1, 0], [1, 1], [0, 0]]
+    c = (np.log(4) - 1) * 2.5**0.55
+    one, three = 1 + c * 2.5**-0.55, 1 + c * 4.5**-0.55
+    learner = TailDial(learner=Popularity(), tail=0.5).fit(X, Y)
+    top = learner.predict_topk([[1]], k=3)
+    assert top.labels.tolist() == [[0, 1, -1]]
+    np.testing.assert_allclose(top.scores[0, :2], [0.75 * three**0.5, 0.25 * one**0.5], rtol=1e-6)
+    assert learner.predict_topk([[1]], k=2, tail=0).scores.tolist() == [[0.75, 0.25]]
+
+
+@pytest.mark.parametrize("base", ["one-vs-rest", "tree", "forest"])
+def test_the_higher_the_dial_the_rarer_the_labels(base):
+    X, Y = more_data()
+    learner = clone(BASES[base]).fit(X, Y)
+    frequency = [
+        np.log(learner.label_counts_[learner.predict_topk(X, 3, tail=tail).labels]).mean() for tail in (0, 0.5, 1)
+    ]
+    assert frequency[0] > frequency[1] > frequency[2]
+
+
+class TestPropensities:
+    """That of the dial counts, then that of the weighting, of the learner inside, of the model, and the usual one."""
+
+    MINE, WEIGHTED, MODEL = JainPropensity(a=1.1, b=0.1), JainPropensity(a=0.9, b=0.2), JainPropensity(a=0.7, b=0.3)
+
+    @pytest.mark.parametrize(
+        ("learner", "expected"),
+        [
+            (TailDial(learner=OneVsRest(weighting=PW(propensity=WEIGHTED)), propensity=MINE), MINE),
+            (TailDial(learner=OneVsRest(weighting=PW(propensity=WEIGHTED))), WEIGHTED),
+            (OneVsRest(weighting=PW(propensity=WEIGHTED)), WEIGHTED),
+            (CentroidReranker(learner=OneVsRest(weighting=PW(propensity=WEIGHTED))), WEIGHTED),
+            (TailDial(learner=OneVsRest(weighting="pw")), MODEL),
+            (OneVsRest(), MODEL),
+            (CentroidReranker(learner=TailDial(learner=Popularity(), propensity=MINE)), MINE),
+        ],
+    )
+    def test_which_one_counts(self, learner, expected):
+        X, Y = more_data()
+        assert propensity_of(learner, self.MODEL) is expected
+        model = Model(clone(learner).fit(X, Y), propensity=self.MODEL)
+        np.testing.assert_allclose(
+            model.learner._tail_factors(0.5), inverse_of(model.learner, expected) ** 0.5, rtol=1e-6
+        )
+
+    def test_the_usual_one(self):
+        assert repr(propensity_of(OneVsRest())) == repr(JainPropensity())
+        assert repr(propensity_of(TailDial(propensity="Amazon-670K"))) == repr(JainPropensity(a=0.6, b=2.6))
+        assert repr(propensity_of(TailDial(), JainPropensity(a=0.1))) == repr(JainPropensity(a=0.1))
+
+    def test_given_ones(self):
+        X, Y = more_data()
+        given = GivenPropensity(values=np.linspace(0.05, 1, 40))
+        learner = TailDial(learner=OneVsRest(), tail=1.0, propensity=given).fit(X, Y)
+        plain = learner.learner_.predict_topk(X, 40)
+        assert_best(learner.predict_topk(X, 5), dialled(learner.learner_, plain, 1 / np.linspace(0.05, 1, 40), 1.0))
+
+
+class TestNothingIsStale:
+    """Factors are kept from call to call; what they depend on may change in between."""
+
+    def test_another_position(self):
+        X, Y = more_data()
+        learner = OneVsRest().fit(X, Y)
+        first = learner.predict_topk(X, 5, tail=0.2)
+        learner.predict_topk(X, 5, tail=0.9)
+        assert_same(learner.predict_topk(X, 5, tail=0.2), first)
+
+    def test_other_labels(self):
+        X, Y = more_data()
+        learner = OneVsRest().fit(X, Y)
+        learner.predict_topk(X, 5, tail=0.9)
+        turned = sp.csr_array(Y[:, ::-1])
+        learner.fit(X, turned)
+        assert_same(learner.predict_topk(X, 5, tail=0.9), OneVsRest().fit(X, turned).predict_topk(X, 5, tail=0.9))
+
+    def test_more_labels(self):
+        X, Y = more_data()
+        learner = OneVsRest().fit(X, Y[:, :30])
+        learner.predict_topk(X, 5, tail=0.9)
+        learner.add_labels(X, Y[:, 30:])
+        plain = learner.predict_topk(X, 40)
+        assert_best(learner.predict_topk(X, 5, tail=0.9), dialled(learner, plain, inverse_of(learner), 0.9))
+
+    def test_another_propensity(self):
+        X, Y = more_data()
+        learner, other = OneVsRest().fit(X, Y), JainPropensity(a=1.5, b=0.2)
+        plain = learner.predict_topk(X, 40)
+        learner.predict_topk(X, 5, tail=0.9)
+        top = Model(learner, propensity=other).predict_topk(X, 5, tail=0.9)
+        assert_best(top, dialled(learner, plain, inverse_of(learner, other), 0.9))
+
+    def test_a_dial_that_is_given_another_propensity(self):
+        X, Y = more_data()
+        learner, other = TailDial(learner=OneVsRest(), tail=0.9).fit(X, Y), JainPropensity(a=1.5, b=0.2)
+        plain = learner.learner_.predict_topk(X, 40)
+        learner.predict_topk(X, 5)
+        learner.set_params(propensity=other)
+        assert_best(learner.predict_topk(X, 5), dialled(learner.learner_, plain, inverse_of(learner, other), 0.9))
+
+
+@pytest.mark.parametrize(
+    "base",
+    ["one-vs-rest", "tree", "forest", "popularity", "re-ranker"],
+)
+def test_a_dial_over_no_labels_at_all(base):
+    X, _ = more_data()
+    learner = clone(BASES[base]).fit(X, sp.csr_array((150, 0), dtype=np.float32))
+    assert (learner.predict_topk(X, 2, tail=0.5).labels == -1).all()
+
+
+def test_labels_that_no_row_had_stay_unpredicted():
+    X, Y = small_data()
+    for base in BASES.values():
+        assert UNSEEN not in clone(base).fit(X, Y).predict_topk(X, 14, tail=1).labels
+
+
+class TestModel:
+    def test_the_dial_inside_of_a_text_learner(self):
+        texts = ["red car", "blue car", "red bus", "green tree", "old green tree", "tall tree"] * 4
+        Y = np.array([[1, 0, 0], [1, 0, 0], [1, 1, 0], [0, 0, 1], [0, 0, 1], [0, 0, 1]] * 4)
+        features = Tfidf(min_rows=1)
+        learner = TextLearner(features=features, learner=TailDial(learner=OneVsRest(), tail=0.9)).fit(texts, Y)
+        plain = TextLearner(features=features, learner=OneVsRest()).fit(texts, Y)
+        assert_same(learner.predict_topk(texts, 3), plain.predict_topk(texts, 3, tail=0.9))
+        assert_same(learner.predict_topk(texts, 3, tail=0), plain.predict_topk(texts, 3))
+
+    def test_a_dial_inside_goes_by_the_propensity_of_the_model(self):
+        texts = ["red car", "blue car", "red bus", "green tree", "old green tree", "tall tree"] * 4
+        Y = np.array([[1, 0, 0], [1, 0, 0], [1, 1, 0], [0, 0, 1], [0, 0, 1], [0, 0, 1]] * 4)
+        learner = TextLearner(features=Tfidf(min_rows=1), learner=TailDial(learner=OneVsRest(), tail=0.9)).fit(texts, Y)
+        model = Model(learner, propensity=JainPropensity(a=1.5, b=0.1))
+        assert_same(model.predict_topk(texts, 3), model.predict_topk(texts, 3, tail=0.9))
+
+    def test_scores_of_a_position(self):
+        X, Y = more_data()
+        model = Model(OneVsRest().fit(X, Y))
+        held_out = Dataset(*small_data(n_rows=60, n_features=60, n_labels=40, seed=2))
+        inverse = inverse_of(model.learner)
+        for tail in (None, 0.0, 0.7):
+            top = model.learner.predict_topk(held_out.X, 5, tail=tail)
+            expected = evaluate(top, held_out.Y, inverse_propensity=inverse)
+            assert dict(model.evaluate(held_out, tail=tail)) == pytest.approx(dict(expected))
+        assert model.predict_names(held_out.X[:1], 2, tail=1.0) != model.predict_names(held_out.X[:1], 2)
+
+    def test_probabilities_were_learned_without_it(self):
+        X, Y = more_data()
+        model = Model(OneVsRest().fit(X, Y)).calibrate(Dataset(X, Y), method="platt")
+        with pytest.raises(ParameterError, match="left out with probabilities"):
+            model.predict_topk(X, 3, tail=0.5, probabilities=True)
+        assert "ECE@5" in model.evaluate(Dataset(X, Y))
+        assert "ECE@5" not in model.evaluate(Dataset(X, Y), tail=0.5)
+
+    def test_what_was_found_is_kept(self, tmp_path):
+        X, Y = more_data()
+        learner = TailDial(learner=OneVsRest(), tail="auto", most_loss=30.0).fit(X, Y)
+        Model(learner).save(tmp_path / "model")
+        loaded = Model.load(tmp_path / "model").learner
+        assert (loaded.tail, loaded.tail_) == ("auto", learner.tail_)
+        assert_same(loaded.predict_topk(X, 5), learner.predict_topk(X, 5))
+
+
+class TestCurve:
+    def test_points_are_the_metrics_of_each_position(self):
+        X, Y = more_data()
+        learner = OneVsRest().fit(X[:100], Y[:100])
+        curve = dial_curve(learner, X[100:], Y[100:], tails=[0, 0.5, 1], k=3)
+        inverse = inverse_of(learner)
+        for point, tail in zip(curve, (0, 0.5, 1), strict=True):
+            top = learner.predict_topk(X[100:], 3, tail=tail)
+            scores = evaluate(top, Y[100:], inverse_propensity=inverse, ks=(1, 3))
+            expected = (tail, *(scores[name] for name in ("P@1", "P@3", "PSP@1", "PSP@3")))
+            assert point == pytest.approx(expected, rel=1e-6)
+
+    def test_twenty_steps_by_default(self):
+        X, Y = more_data()
+        curve = dial_curve(Popularity().fit(X, Y), X, Y)
+        assert [point.tail for point in curve] == pytest.approx(np.linspace(0, 1, 21))
+        assert len(TAILS) == 21
+
+    @pytest.mark.parametrize(
+        ("wrong", "message"), [({"tails": [0, 2]}, "tail must be"), ({"k": 0}, "k must be"), ({"tails": []}, "tails")]
+    )
+    def test_wrong_positions_are_refused(self, wrong, message):
+        X, Y = more_data()
+        with pytest.raises(ParameterError, match=message):
+            dial_curve(Popularity().fit(X, Y), X, Y, **wrong)
+
+    def test_unfitted_is_an_error(self):
+        with pytest.raises(NotFittedError):
+            dial_curve(Popularity(), *more_data())
+
+    def test_other_labels_are_an_error(self):
+        X, Y = more_data()
+        with pytest.raises(InputError):
+            dial_curve(Popularity().fit(X, Y), X, Y[:, :7])
+
+
+class TestChoice:
+    CURVE = (
+        DialPoint(0.0, 90.0, 60.0, 40.0, 50.0),
+        DialPoint(0.25, 90.5, 60.0, 42.0, 52.0),
+        DialPoint(0.5, 89.5, 59.0, 45.0, 55.0),
+        DialPoint(0.75, 89.4, 58.0, 46.0, 57.0),
+        DialPoint(1.0, 80.0, 50.0, 60.0, 57.0),
+    )
+
+    @pytest.mark.parametrize(("most_loss", "expected"), [(0, 0.25), (1, 0.5), (1.1 + 1e-9, 0.75), (50, 0.75)])
+    def test_best_within_the_loss(self, most_loss, expected):
+        """Of equally good positions, the lower."""
+        assert choose_tail(self.CURVE, most_loss) == expected
+
+    def test_of_nothing_nothing_can_be_chosen(self):
+        with pytest.raises(ParameterError, match="curve"):
+            choose_tail([])
+
+    @pytest.mark.parametrize("most_loss", [0.0, 5.0, 100.0])
+    def test_auto_chooses_on_held_out_rows(self, most_loss):
+        X, Y = more_data()
+        learner = TailDial(
+            learner=OneVsRest(),
+            tail="auto",
+            most_loss=most_loss,
+            held_out=0.3,
+            seed=4,
+            propensity=JainPropensity(a=1.0),
+        ).fit(X, Y)
+        train, held_out = random_split(Dataset(X, Y), test_share=0.3, seed=4)
+        trial = OneVsRest(weighting=None).fit(train.X, train.Y)
+        inverse = inverse_of(trial, JainPropensity(a=1.0))
+        plain = trial.predict_topk(held_out.X, 40)
+        found = {}
+        for tail in TAILS:
+            ranked = [sorted(of, key=lambda label: -of[label])[:5] for of in dialled(trial, plain, inverse, tail)]
+            found[tail] = evaluate(np.array(ranked), held_out.Y, inverse_propensity=inverse)
+        fair = [tail for tail in TAILS if found[tail]["P@1"] >= max(s["P@1"] for s in found.values()) - most_loss]
+        assert learner.tail_ == max(fair, key=lambda tail: (round(found[tail]["PSP@5"], 6), -tail))
+        assert_same(learner.learner_.predict_topk(X, 5), OneVsRest().fit(X, Y).predict_topk(X, 5))
+
+    def test_auto_needs_two_rows(self):
+        with pytest.raises(InputError, match="holds rows out"):
+            TailDial(learner=Popularity(), tail="auto").fit([[1.0]], [[1]])
+        learner = TailDial(learner=Popularity(), tail="auto").fit([[1.0], [2.0]], [[1], [1]])
+        assert learner.tail_ == 0
+
+    def test_auto_goes_on_from_where_it_was_interrupted(self, tmp_path, monkeypatch):
+        X, Y = small_data(n_rows=150, n_features=60, n_labels=200, seed=1)
+        make = lambda: TailDial(learner=OneVsRest(threads=1), tail="auto")  # noqa: E731
+        expected = make().fit(X, Y)
+        solve, solved = training.BlockTrainer.solve, []
+
+        def interrupt(self, labels, number, stop):
+            if self.X.shape[0] == 150 and number == 2:
+                raise KeyboardInterrupt
+            return solve(self, labels, number, stop)
+
+        monkeypatch.setattr(training.BlockTrainer, "solve", interrupt)
+        with pytest.raises(KeyboardInterrupt), resumable(tmp_path / "unfinished"):
+            make().fit(X, Y)
+        monkeypatch.setattr(
+            training.BlockTrainer,
+            "solve",
+            lambda self, labels, number, stop: solved.append(number) or solve(self, labels, number, stop),
+        )
+        with resumable(tmp_path / "unfinished"):
+            learner = make().fit(X, Y)
+        assert solved == [2, 3]
+        assert learner.tail_ == expected.tail_
+        assert_same(learner.predict_topk(X, 5), expected.predict_topk(X, 5))
+
+
+class TestExplanations:
+    def test_sources_are_the_learner_and_the_dial(self):
+        X, Y = more_data()
+        learner = TailDial(learner=OneVsRest(), tail=0.8).fit(X, Y)
+        factors = inverse_of(learner) ** 0.8
+        for why in learner.explain(X[:1], k=3):
+            margin = learner.learner_.explain(X[:1], [why.label])[0].score
+            plain = 1 / (1 + np.exp(-3 * margin))
+            sources = dict(why.sources)
+            assert sources["OneVsRest"] == pytest.approx(plain, rel=1e-5)
+            assert sources["tail dial"] == pytest.approx((factors[why.label] - 1) * plain, rel=1e-5)
+            assert sum(sources.values()) == pytest.approx(why.score, rel=1e-6)
+
+    def test_estimates_count_the_trial_in(self):
+        X, Y = more_data()
+        fixed = TailDial(learner=Popularity(), tail=0.5).estimate(X, Y)
+        found = TailDial(learner=Popularity(), tail="auto").estimate(X, Y)
+        assert fixed.model_mb == found.model_mb == Popularity().estimate(X, Y).model_mb
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"tail": -0.1}, {"tail": 1.5}, {"tail": "best"}, {"tail": True}, {"tail": None}, {"tail": math.nan},
+        {"most_loss": -1}, {"most_loss": "x"}, {"held_out": 0}, {"held_out": 1.0}, {"seed": -1}, {"seed": 0.5},
+        {"learner": "dismec"}, {"propensity": "nowhere"}, {"learner": OneVsRest(regularisation=-1)},
+    ],
+)  # fmt: skip
+def test_wrong_parameters_are_refused(wrong):
+    X, Y = small_data()
+    name = "regularisation" if isinstance(wrong.get("learner"), OneVsRest) else next(iter(wrong))
+    with pytest.raises(ParameterError, match=name if name != "propensity" else "nowhere"):
+        TailDial(**{"learner": Popularity()} | wrong).fit(X, Y)
+
+
+def test_parameters_of_a_default_learner_can_be_set():
+    learner = TailDial().set_params(learner__regularisation=0.5, tail=0.25)
+    assert isinstance(learner.learner, OneVsRest)
+    assert (learner.learner.regularisation, learner.tail) == (0.5, 0.25)
+    assert TailDial().learner is None
+
+
+def test_a_learner_of_other_labels_is_refused():
+    X, Y = more_data()
+    learner = TailDial(learner=Popularity()).fit(X, Y)
+    learner.learner_ = copy.copy(Popularity().fit(X, Y[:, :30]))
+    with pytest.raises(ModelError, match="train it again"):
+        learner.predict_topk(X, 3)
