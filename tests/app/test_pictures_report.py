@@ -23,9 +23,9 @@ from longtail.app.report.curves import (
     propensity_curve,
     score_curve,
 )
-from longtail.app.report.weights import weight_norms
 from longtail.metrics import Interval
 from longtail.propensity import GivenPropensity, JainPropensity
+from longtail.tail import label_norms
 
 COUNTS = st.lists(st.integers(0, 3000), min_size=1, max_size=60)
 
@@ -149,7 +149,7 @@ class TestWeightNorms:
     @pytest.mark.parametrize("precision", ["bfloat16", "float32"])
     def test_rows_of_coef(self, data, precision):
         learner = OneVsRest(threads=1, precision=precision).fit(*data)
-        norms, coef = weight_norms(learner), learner.coef_.toarray()
+        norms, coef = label_norms(learner), learner.coef_.toarray()
         seen = learner.label_counts_ > 0
         assert norms[seen] == pytest.approx(np.linalg.norm(coef[seen], axis=1), rel=1e-5)
         assert np.isnan(norms[~seen]).all()
@@ -158,13 +158,13 @@ class TestWeightNorms:
     def test_of_the_learner_inside(self, data):
         texts = [" ".join(f"w{word}" for word in np.flatnonzero(row)) or "none" for row in data[0]]
         learner = TextLearner(features=Tfidf(min_rows=1), learner=OneVsRest(threads=1)).fit(texts, data[1])
-        assert np.array_equal(weight_norms(learner), weight_norms(learner.learner_), equal_nan=True)
+        assert np.array_equal(label_norms(learner), label_norms(learner.learner_), equal_nan=True)
 
     def test_of_a_matrix(self, data):
         learner = Popularity().fit(*data)
-        assert weight_norms(learner) is None
+        assert label_norms(learner) is None
         learner.coef_ = np.arange(180.0).reshape(90, 2)
-        assert weight_norms(learner) == pytest.approx(np.hypot(learner.coef_[:, 0], learner.coef_[:, 1]))
+        assert label_norms(learner) == pytest.approx(np.hypot(learner.coef_[:, 0], learner.coef_[:, 1]))
 
 
 def legend_names(figure):

@@ -6,11 +6,12 @@ import json
 from collections.abc import Iterable
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from longtail.errors import InputError, ParameterError
 
 if TYPE_CHECKING:
+    from longtail.corpus import Dataset
     from longtail.propensity import JainPropensity
     from longtail.store import Model
 
@@ -76,6 +77,42 @@ def parse_propensity(text: str) -> JainPropensity:
             text,
             "must be A,B, two numbers with A at least 0 and B above 0, such as 0.55,1.5, "
             f"the name of a data set with published constants{hint}, or a file that longtail propensity fit saved",
+        ) from None
+
+
+def parse_tail(text: str) -> float | Literal["auto"]:
+    """Read a position of the tail dial.
+
+    Examples
+    --------
+    >>> parse_tail("0.5"), parse_tail("auto")
+    (0.5, 'auto')
+    """
+    if text == "auto":
+        return "auto"
+    try:
+        tail = float(text)
+    except ValueError:
+        tail = -1.0
+    if not 0 <= tail <= 1:
+        raise ParameterError("--tail", text, "must be a number from 0 to 1, or auto")
+    return tail
+
+
+def load_labelled(source: str, label_names: list[str] | None) -> Dataset:
+    """Load rows with the label ids of a model, whose names are given; rows with other labels are refused."""
+    from longtail.corpus import load
+
+    try:
+        return load(source, label_names=label_names)
+    except InputError:
+        n_labels = load(source).n_labels  # which fails too where the rows themselves are wrong
+        if label_names is None or n_labels == len(label_names):
+            raise
+        raise InputError(
+            f"has {n_labels:,} labels, and the model was trained on {len(label_names):,}, which are others: "
+            "use rows with the labels of its training data.",
+            path=source,
         ) from None
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from longtail.app.cli.arguments import parse_places
+from longtail.app.cli.arguments import load_labelled, parse_places
 from longtail.app.cli.console import give_json, give_table, guarded, step
 
 if TYPE_CHECKING:
@@ -32,6 +32,10 @@ def evaluate(
     k: Annotated[
         list[str] | None, typer.Option("-k", metavar="K,K...", help="Places at which to measure; 1,3,5 by default.")
     ] = None,
+    tail: Annotated[
+        float | None,
+        typer.Option(min=0, max=1, help="Turn the tail dial: the higher, the more rare labels are favoured."),
+    ] = None,
     intervals: Annotated[
         bool, typer.Option("--intervals", help="Add 95 % intervals from 1,000 drawings of the test rows.")
     ] = False,
@@ -45,7 +49,6 @@ average discounted gain ADG, F1 of deciding for the first k labels, and the Hamm
     """
     ks = parse_places("1,3,5" if k is None else ",".join(k))
     with step("evaluating"):
-        from longtail.corpus import load
         from longtail.engine.progress import show_progress
         from longtail.metrics import bootstrap
         from longtail.metrics.scores import shown
@@ -55,18 +58,20 @@ average discounted gain ADG, F1 of deciding for the first k labels, and the Hamm
         ranges = {}
         with show_progress():
             with step(f"reading {test}"):
-                dataset = load(test, label_names=loaded.label_names)
+                dataset = load_labelled(test, loaded.label_names)
             if intervals:
                 Y, inverse = loaded.truth_and_weights(dataset)
-                found = bootstrap(ranked(loaded, dataset, max(ks)), Y, inverse_propensity=inverse, ks=ks)
+                found = bootstrap(ranked(loaded, dataset, max(ks), tail), Y, inverse_propensity=inverse, ks=ks)
                 scores = {name: interval.value for name, interval in found.items()}
                 ranges = {name: (interval.low, interval.high) for name, interval in found.items()}
-                if loaded.calibration is not None:
+                if loaded.calibration is not None and tail is None:
                     scores |= {
-                        name: value for name, value in loaded.evaluate(dataset, ks=ks).items() if name not in scores
+                        name: value
+                        for name, value in loaded.evaluate(dataset, ks=ks, tail=tail).items()
+                        if name not in scores
                     }
             else:
-                scores = dict(loaded.evaluate(dataset, ks=ks))
+                scores = dict(loaded.evaluate(dataset, ks=ks, tail=tail))
     if as_json:
         values: dict[str, Any] = {name: rounded(name, value) for name, value in scores.items()}
         if intervals:
@@ -86,11 +91,11 @@ average discounted gain ADG, F1 of deciding for the first k labels, and the Hamm
     give_table(f"{model} on {test}: {dataset.n_rows:,} rows, {kind}", ["", *columns], rows)
 
 
-def ranked(model: Model, dataset: Dataset, k: int) -> npt.NDArray[np.int32]:
+def ranked(model: Model, dataset: Dataset, k: int, tail: float | None = None) -> npt.NDArray[np.int32]:
     """Label ids of the k best labels of each row."""
     import numpy as np
 
-    return np.concatenate([np.empty((0, k), np.int32), *(top.labels for top in model.iter_topk(dataset, k))])
+    return np.concatenate([np.empty((0, k), np.int32), *(top.labels for top in model.iter_topk(dataset, k, tail=tail))])
 
 
 def rounded(name: str, value: float) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -47,8 +48,11 @@ def explain(
         loaded = Model.load(model)
         wanted = None if label is None else [find_label(name, loaded) for name in label]
         found = loaded.explain(_row(row, loaded), wanted, k=capped(k, loaded))
-    if found and not any(why.parts for why in found):
-        note("Nothing in the row is known to the model, or matters to these labels: only their bias counts.")
+    ranked = [why for why in found if not why.remark]
+    if ranked and not any(why.parts for why in ranked):
+        is_known = any(pulls for why in ranked for _, pulls in why.path)
+        what = "Nothing in the row" if is_known else "Nothing in the row is known to the model, or"
+        note(f"{what} matters to these labels: only their bias counts.")
     if as_json:
         give_json(
             {
@@ -61,6 +65,9 @@ def explain(
                         "parts": why.parts,
                         "sources": why.sources,
                         "path": [{"way": way, "parts": pulls} for way, pulls in why.path],
+                        "path_name": why.path_name,
+                        "path_share": why.path_share,
+                        "remark": why.remark,
                     }
                     for why in found
                 ]
@@ -70,23 +77,37 @@ def explain(
     for position, why in enumerate(found):
         if position:
             give("")
-        rows = _shortened(why.parts, parts)
-        rows += [["bias", f"{why.bias:+.4f}"], ["score", f"{why.score:+.4f}"]]
-        give_table(why.name, ["", ""], rows)
+        amounts = [*_shortened(why.parts, parts), ("bias", why.bias), ("score", why.score)]
+        give_table(why.name, ["", ""], _written(amounts))
+        if why.remark:
+            give(why.remark)
         if why.sources:
-            give_table("where it comes from", ["", ""], _shortened(why.sources, _SOURCES))
+            give_table("where it comes from", ["", ""], _written(_shortened(why.sources, _SOURCES)))
         if why.path:
-            give("the way down the tree that contributed most")
+            give(f"the way down {why.path_name}: {100 * why.path_share:.0f} % of what the trees say")
             for way, pulls in why.path:
-                give(f"{way:5}  " + (", ".join(f"{name} {pull:+.2f}" for name, pull in pulls) or "by the bias"))
+                give(f"{way:5}  " + (", ".join(f"{name} {pull:+.3g}" for name, pull in pulls) or "by the bias"))
 
 
-def _shortened(amounts: list[tuple[str, float]], most: int) -> list[list[str]]:
-    """Lines of a table: the first of the amounts, and the sum of the others in one line."""
-    rows = [[name, f"{amount:+.4f}"] for name, amount in amounts[:most]]
-    if len(amounts) > most:
-        rows.append([f"{len(amounts) - most:,} others", f"{sum(amount for _, amount in amounts[most:]):+.4f}"])
-    return rows
+def _shortened(amounts: list[tuple[str, float]], most: int) -> list[tuple[str, float]]:
+    """The first of the amounts, and the sum of the others as one."""
+    if len(amounts) <= most:
+        return amounts
+    return [*amounts[:most], (f"{len(amounts) - most:,} others", sum(amount for _, amount in amounts[most:]))]
+
+
+def _written(amounts: list[tuple[str, float]]) -> list[list[str]]:
+    """Lines of a table, all with the same decimals: three digits of the smallest amount, five of the largest at most.
+
+    Examples
+    --------
+    >>> _written([("ship", 0.000716), ("score", 0.0123)])
+    [['ship', '+0.000716'], ['score', '+0.012300']]
+    """
+    sizes = [abs(amount) for _, amount in amounts if amount and math.isfinite(amount)] or [1.0]
+    wanted, most = (digits - math.floor(math.log10(size)) for digits, size in ((2, min(sizes)), (4, max(sizes))))
+    decimals = max(4, min(wanted, most))
+    return [[name, f"{round(amount, decimals) + 0.0:+.{decimals}f}"] for name, amount in amounts]
 
 
 def _row(given: str, model: Model) -> Any:

@@ -38,6 +38,10 @@ def predict(
         ),
     ],
     k: Annotated[int, typer.Option("-k", min=1, help="Labels a row.")] = 5,
+    tail: Annotated[
+        float | None,
+        typer.Option(min=0, max=1, help="Turn the tail dial: the higher, the more rare labels are favoured."),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FILE", help="Write here, not to standard output.")
     ] = None,
@@ -69,7 +73,7 @@ name that holds a space or begins with a quote stands in double quotes as a JSON
         with show_progress():
             with step(f"reading {input}"):
                 dataset = _load(input)
-            tops = loaded.iter_topk(dataset, capped(k, loaded), probabilities=probabilities)
+            tops = loaded.iter_topk(dataset, capped(k, loaded), tail=tail, probabilities=probabilities)
             lines = _lines(tops, loaded if names or dataset.X is None else None)
             if out is None:
                 for chunk in lines:

@@ -11,6 +11,7 @@ from longtail.app.cli import console
 from longtail.app.cli.calibrate import calibrate
 from longtail.app.cli.compare import compare
 from longtail.app.cli.data import data
+from longtail.app.cli.diagnose import diagnose
 from longtail.app.cli.estimate import estimate
 from longtail.app.cli.evaluate import evaluate
 from longtail.app.cli.explain import explain
@@ -32,7 +33,20 @@ program = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (train, predict, evaluate, compare, report, explain, tree, calibrate, estimate, recipes, losses):
+for command in (
+    train,
+    predict,
+    evaluate,
+    compare,
+    diagnose,
+    report,
+    explain,
+    tree,
+    calibrate,
+    estimate,
+    recipes,
+    losses,
+):
     program.command()(command)
 program.add_typer(propensity, name="propensity")
 program.add_typer(data, name="data")

@@ -22,7 +22,6 @@ from longtail.app.report.curves import (
     score_curve,
 )
 from longtail.app.report.examples import Examples, find_examples
-from longtail.app.report.weights import weight_norms
 from longtail.corpus import Dataset
 from longtail.engine.progress import show_progress
 from longtail.engine.topk import TopK
@@ -39,6 +38,7 @@ from longtail.metrics import (
 )
 from longtail.propensity import Propensity
 from longtail.store import Model
+from longtail.tail import label_norms
 
 KS = (1, 3, 5)
 METRICS = {"plain": ("P", "nDCG", "R"), "tail": ("PSP", "PSnDCG", "C")}
@@ -294,7 +294,7 @@ def _results(
     top = TopK(*(np.concatenate(parts) for parts in zip(*((one.labels, one.scores) for one in chunks), strict=True)))
     evaluator = Evaluator(len(counts), inverse_propensity=inverse, ks=KS).update(top, Y)
     labels = evaluator.per_label(KS[-1])
-    norms = weight_norms(model.learner)
+    norms = label_norms(model.learner)
     recorded = _recorded(top, Y)
     scores = score_curve(top.scores, recorded)
     calibrated = top if model.calibration is None else model.calibration.probabilities(top)
