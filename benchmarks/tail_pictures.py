@@ -1,0 +1,44 @@
+"""The front of P@k against PSP@k: each recipe a point, its tail dial a curve."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from longtail.app.pictures.models import colour, marker
+from longtail.app.pictures.style import figure, picture, save
+
+DRAWN = ("dismec", "pw-cb-dismec", "bonsai", "ranknet+bonsai", "taug+bonsai", "fastxml", "longtail-tail")
+AXES = {"1": ("precision_at_1", "ps_precision_at_1"), "5": ("precision", "ps_precision")}
+
+
+def draw_fronts(results: Mapping[str, Mapping[str, Any]], path: Path) -> None:
+    """Save the fronts of all data sets: P@1 against PSP@1 and P@5 against PSP@5."""
+    save(fronts(results), path)
+
+
+@picture
+def fronts(results: Mapping[str, Mapping[str, Any]]) -> Any:
+    """Draw a row of two plots for each data set, side by side."""
+    drawn, axes = figure(4.4 * 2 * len(results), 4.2, columns=2 * len(results))
+    for at, (name, found) in enumerate(results.items()):
+        for place, (k, (across, up)) in enumerate(AXES.items()):
+            plot = axes[2 * at + place]
+            for number, recipe in enumerate(recipe for recipe in DRAWN if recipe in found):
+                row = found[recipe]
+                curve = [(point[across], point[up]) for point in row["curve"]]
+                plot.plot(*zip(*curve, strict=True), color=colour(number), linewidth=1.2, alpha=0.8)
+                plot.plot(
+                    row[f"P@{k}"], row[f"PSP@{k}"], marker=marker(number), color=colour(number), label=recipe,
+                    linestyle="none", markersize=7,
+                )  # fmt: skip
+            others = [row for recipe, row in found.items() if recipe not in DRAWN]
+            plot.plot(
+                [row[f"P@{k}"] for row in others], [row[f"PSP@{k}"] for row in others], "x", color="#888888",
+                label="other recipes", markersize=5,
+            )  # fmt: skip
+            plot.set(title=name, xlabel=f"P@{k}", ylabel=f"PSP@{k}")
+            if not at and not place:
+                plot.legend(fontsize=7)
+    return drawn
