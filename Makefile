@@ -52,6 +52,7 @@ bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/bench_forests.py
 	$(BIN)/python benchmarks/bench_forest_scaling.py
 	$(BIN)/python benchmarks/simulate_missing_labels.py
+	$(BIN)/python benchmarks/bench_tail.py
 
 clean:
 	rm -rf $(VENV) .venv-bench demo .mypy_cache .pytest_cache .ruff_cache .hypothesis benchmarks/.cache

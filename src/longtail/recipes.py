@@ -138,9 +138,9 @@ def configure(estimator: Estimator, params: Mapping[str, Any], propensity: Prope
     """Set parameters by name, nested ones as ``weighting__beta``; an unknown name is an error with the known ones.
 
     A weighting that is given by its name uses `propensity`. A part is set before the parameters inside it, in whatever
-    order they come. A parameter that a wrapper doesn't have is set in the learner that it wraps; `threads`, `seed` and
-    `memory_limit` are set in every learner that has them, unless one is named by its path. Two names for one parameter
-    are an error, and so is a parameter of a learner that is set to None.
+    order they come. A parameter that a wrapper doesn't have is set in the learner, or both learners, that it wraps;
+    `threads`, `seed` and `memory_limit` are set in every learner that has them, unless one is named by its path. Two
+    names for one parameter are an error, and so is a parameter of a learner that is set to None.
     """
     _check_no_learner_gone(estimator, params)
     taken: dict[str, str] = {}
@@ -150,7 +150,7 @@ def configure(estimator: Estimator, params: Mapping[str, Any], propensity: Prope
                 raise ParameterError(given, value, f"sets the same as {taken[name]}: give only one of them")
             if given not in _OF_A_RUN:
                 taken[name] = given
-            if name.rpartition("learner__")[2] == "weighting" and isinstance(value, str):
+            if name.rpartition("__")[2] == "weighting" and isinstance(value, str):
                 value = _weighting(value, propensity)
             try:
                 estimator.set_params(**{name: value})
@@ -178,7 +178,10 @@ def _check_no_learner_gone(estimator: BaseEstimator, params: Mapping[str, Any]) 
 
 
 def _paths_of(estimator: BaseEstimator, name: str) -> list[str]:
-    """Paths to a parameter: its name, or that inside of the wrapped learner that has it; of a run's, all of them."""
+    """Paths to a parameter: its name, or those inside of the outermost wrapped learners that have it.
+
+    Those of a run are set wherever they are.
+    """
     from longtail.learners.base import Learner, nested
 
     if not isinstance(estimator, Learner):
@@ -188,8 +191,9 @@ def _paths_of(estimator: BaseEstimator, name: str) -> list[str]:
         owners = [("", estimator), *inside]
     else:
         owners = list(nested(estimator))
-    paths = [path + name for path, part in owners if name.partition("__")[0] in part.get_params(deep=False)]
-    return (paths if name in _OF_A_RUN else paths[:1]) or [name]
+    found = [path for path, part in owners if name.partition("__")[0] in part.get_params(deep=False)]
+    outermost = min((path.count("__") for path in found), default=0)
+    return [path + name for path in found if name in _OF_A_RUN or path.count("__") == outermost] or [name]
 
 
 def _weighting(name: str, propensity: Propensity | str | None) -> Weighting:

@@ -4,9 +4,10 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 
-from longtail import OneVsRest, Popularity, Stacked, TailDial
+from longtail import InstanceForest, OneVsRest, Popularity, Stacked, TailDial
 from longtail.corpus import generate
 from longtail.engine.stacking import LEAST, candidate_features, fit_logistic, look_up, n_features
 from longtail.errors import ModelError, ParameterError
@@ -116,6 +117,21 @@ def test_wrong_parameters(params, name):
         Stacked(**params).fit(*small_data())
 
 
+def test_scores_above_one(data):
+    """Means of gains may be: probabilities come out all the same."""
+    train, test = data
+    forest = InstanceForest(trees=3, weighting="inverse-propensity", ideal=False)
+    scores = Stacked(learner=forest).fit(train.X, train.Y).predict_topk(test.X, 3).scores
+    assert np.isfinite(scores[:, 0]).all()
+
+
+def test_candidates_are_checked_after_training_too(data):
+    train, test = data
+    learner = Stacked().fit(train.X, train.Y).set_params(candidates=0)
+    with pytest.raises(ParameterError, match="candidates"):
+        learner.predict_topk(test.X)
+
+
 def test_changed_weights_are_refused(data):
     train, test = data
     learner = Stacked().fit(train.X, train.Y)
@@ -155,10 +171,18 @@ class TestFirstPlace:
         np.testing.assert_array_equal(one.labels, two.labels)
 
     def test_auto(self, data):
+        """With a dial of its own for the first place, what P@1 loses doesn't bind the others."""
         train, _ = data
-        learner = TailDial(learner=OneVsRest(), tail="auto", first="auto").fit(train.X, train.Y)
-        assert 0 <= learner.first_ <= 1
-        assert 0 <= learner.tail_ <= 1
+        both = TailDial(learner=OneVsRest(), tail="auto", first="".join(["au", "to"]), most_loss=0.0)
+        learner = both.fit(train.X, train.Y)
+        curve = clone(both)._curve(train.X, train.Y)
+        assert learner.tail_ == max(curve, key=lambda point: (point.ps_precision, -point.tail)).tail
+        best = max(point.precision_at_1 for point in curve)
+        fair = [point for point in curve if point.precision_at_1 == best]
+        assert learner.first_ == max(fair, key=lambda point: (point.ps_precision_at_1, -point.tail)).tail
+
+    def test_one_row(self):
+        assert Stacked().fit([[1.0]], [[1, 0]]).predict_topk([[1.0]], 1).labels.shape == (1, 1)
 
     def test_wrong(self):
         with pytest.raises(ParameterError, match=r"^first"):

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from longtail.engine.arrays import with_room
 from longtail.engine.chunks import bucket_of
 from longtail.engine.jit import kernel
+from longtail.engine.lanes import fetch
 from longtail.engine.rows import sparse_dot
 from longtail.engine.topk_kernels import insert
 
@@ -81,6 +82,9 @@ def find_leaves(
     """
     n = last - first
     dense = np.zeros(n_features, np.float32)
+    if n == 1:
+        _go_down_all(trees, indptr, indices, values, first, dense, leaves[0])
+        return
     order, above = np.arange(n).astype(np.int32), np.empty(n, np.int32)
     nodes, begins, ends = np.empty(64, np.int64), np.empty(64, np.int64), np.empty(64, np.int64)
     for tree in range(trees.roots.shape[0]):
@@ -127,6 +131,44 @@ def find_leaves(
 
 
 @kernel
+def _go_down_all(
+    trees: Trees, indptr: npt.NDArray[Any], indices: Int32, values: Float32, row: Any, dense: Float32, leaves: Int32
+) -> None:
+    """Find the leaf of one row in each tree: down all trees in step, each asking for its next node while others work.
+
+    With many trees most of the time would go into waiting for memory.
+    """
+    begin, end = indptr[row], indptr[row + 1]
+    for at in range(begin, end):
+        dense[indices[at]] = values[at]
+    leaves[:] = trees.roots
+    waiting = trees.roots.shape[0]
+    order = np.arange(waiting)
+    while waiting > 0:
+        for at in range(waiting):
+            start = trees.weight_starts[leaves[order[at]]]
+            fetch(trees.features, start)
+            fetch(trees.weights, start)
+        going = 0
+        for at in range(waiting):
+            tree = order[at]
+            node = np.int64(leaves[tree])
+            right = np.int64(trees.rights[node])
+            if right != 0:
+                margin = trees.bias[node] + _product(trees, node, indices, values, begin, end, dense)
+                node = right if margin >= 0 else node + 1
+                fetch(trees.rights, node)
+                fetch(trees.bias, node)
+                fetch(trees.weight_starts, node)
+                leaves[tree] = node
+                order[going] = tree
+                going += 1
+        waiting = going
+    for at in range(begin, end):
+        dense[indices[at]] = 0
+
+
+@kernel
 def _go_down(
     trees: Trees, node: Any, indptr: npt.NDArray[Any], indices: Int32, values: Float32, row: Any, dense: Float32
 ) -> Any:
@@ -134,17 +176,21 @@ def _go_down(
     begin, end = indptr[row], indptr[row + 1]
     for at in range(begin, end):
         dense[indices[at]] = values[at]
-    features, weights, starts = trees.features, trees.weights, trees.weight_starts
     while trees.rights[node] != 0:
-        start, stop = starts[node], starts[node + 1]
-        if stop - start > _LOOKED_UP * (end - begin):
-            product = _look_up(indices, values, begin, end, features, weights, start, stop)
-        else:
-            product = sparse_dot(features, weights, start, stop, dense)
-        node = np.int64(trees.rights[node]) if trees.bias[node] + product >= 0 else node + 1
+        margin = trees.bias[node] + _product(trees, node, indices, values, begin, end, dense)
+        node = np.int64(trees.rights[node]) if margin >= 0 else node + 1
     for at in range(begin, end):
         dense[indices[at]] = 0
     return node
+
+
+@kernel
+def _product(trees: Trees, node: Any, indices: Int32, values: Float32, begin: Any, end: Any, dense: Float32) -> Any:
+    """Inner product of a row, which is also laid out in `dense`, with the weights of a node."""
+    start, stop = trees.weight_starts[node], trees.weight_starts[node + 1]
+    if stop - start > _LOOKED_UP * (end - begin):
+        return _look_up(indices, values, begin, end, trees.features, trees.weights, start, stop)
+    return sparse_dot(trees.features, trees.weights, start, stop, dense)
 
 
 @kernel

@@ -19,12 +19,14 @@ from sklearn.utils.validation import check_is_fitted
 from longtail.corpus.sparse import as_indicator, as_rows
 from longtail.engine.augmentation import Augmentation, with_copies
 from longtail.engine.topk import TopK
-from longtail.errors import InputError, ParameterError
+from longtail.errors import InputError, ModelError, ParameterError
 from longtail.learners.dial import CANDIDATES, checked_tail, given_propensity
 from longtail.learners.estimate import Estimate
 from longtail.learners.explanation import Explanation
 from longtail.metrics import evaluate
 from longtail.propensity import Propensity, get_propensity
+
+_LARGEST_FACTOR = 1e30  # products with it stay finite in single precision
 
 
 class Learner(BaseEstimator):
@@ -50,7 +52,7 @@ class Learner(BaseEstimator):
     _decision_threshold: ClassVar[float] = 0.0
 
     _data_propensity: Propensity | None = None  # known of the data besides; a model sets it
-    _last_factors: tuple[float, object, object, npt.NDArray[np.float32]] | None = None
+    _last_factors: tuple[object, object, object, npt.NDArray[np.float32]] | None = None
 
     n_features_in_: int
     n_labels_: int
@@ -209,9 +211,15 @@ class Learner(BaseEstimator):
     def _tail_factors(self, tail: float) -> npt.NDArray[np.float32]:
         """Inverse propensities to the power of `tail`; the last ones asked for are kept."""
         propensity, last = given_propensity(self, self._data_propensity), self._last_factors
-        if last is None or last[0] != tail or last[1] is not self.label_counts_ or last[2] is not propensity:
+        asked = (tail, propensity if isinstance(propensity, str | None) else str(vars(propensity)))
+        if last is None or last[0] != asked or last[1] is not self.label_counts_ or last[2] is not propensity:
+            if len(self.label_counts_) != self.n_labels_:
+                raise ModelError(
+                    "The counts of the labels don't fit the model: its files were changed; train it again."
+                )
             inverse = get_propensity(propensity).inverse(self.label_counts_, self.n_rows_)
-            last = self._last_factors = (tail, self.label_counts_, propensity, (inverse**tail).astype(np.float32))
+            factors = np.minimum(inverse**tail, _LARGEST_FACTOR).astype(np.float32)
+            last = self._last_factors = (asked, self.label_counts_, propensity, factors)
         return last[3]
 
     def _log_scores(self, scores: npt.NDArray[np.floating[Any]]) -> npt.NDArray[np.floating[Any]]:

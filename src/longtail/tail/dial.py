@@ -94,9 +94,10 @@ def choose_tail(curve: Sequence[DialPoint], most_loss: float = 1.0) -> float:
 class TailDial(Learner):
     """A learner with the tail dial set: it ranks labels by their score times their inverse propensity to a power.
 
-    Rare labels come up as `tail` rises from 0, which changes nothing, to 1, which is best for propensity-scored
-    precision where scores are probabilities. Nothing is trained for it, and ``predict_topk(X, k, tail=...)`` still
-    overrides it. Where scores can be negative, as margins are, 1 / (1 + exp(-3 margin)) takes their place.
+    Rare labels come up as `tail` rises from 0, which ranks as the learner does, to 1, which is best for
+    propensity-scored precision where scores are probabilities. Nothing is trained for it, and
+    ``predict_topk(X, k, tail=...)`` still overrides it. Where scores can be negative, as margins are,
+    1 / (1 + exp(-3 margin)) takes their place.
 
     Parameters
     ----------
@@ -139,7 +140,7 @@ class TailDial(Learner):
 
     _stored: ClassVar[tuple[str, ...]] = ("learner_", "tail_", "first_")
 
-    _kept_first: tuple[float, object, object, npt.NDArray[np.float32]] | None = None
+    _kept_first: tuple[object, object, object, npt.NDArray[np.float32]] | None = None
 
     learner_: Learner
     tail_: float
@@ -199,14 +200,13 @@ class TailDial(Learner):
         return made
 
     def _fit(self, X: sp.csr_array, Y: sp.csr_array) -> None:
-        first = self.tail if self.first is None else self.first
-        if "auto" in (self.tail, first):
-            curve = self._curve(X, Y)
-        self.tail_ = float(self.tail) if self.tail != "auto" else self._chosen(curve, first is self.tail)
-        if first is self.tail:
+        alone = self.first is None
+        curve = self._curve(X, Y) if "auto" in (self.tail, self.first) else []
+        self.tail_ = self._chosen(curve, alone) if isinstance(self.tail, str) else float(self.tail)
+        if self.first is None:
             self.first_ = self.tail_
         else:
-            self.first_ = float(first) if first != "auto" else self._chosen_first(curve)
+            self.first_ = self._chosen_first(curve) if isinstance(self.first, str) else float(self.first)
         self.learner_ = self._base().fit(X, Y)
 
     def _chosen(self, curve: list[DialPoint], alone: bool) -> float:
@@ -266,7 +266,7 @@ class TailDial(Learner):
 
     def _estimate(self, X: sp.csr_array, Y: sp.csr_array) -> Estimate:
         inner = self._base()._estimate(X, Y)
-        return replace(inner, seconds=inner.seconds * 1.9) if isinstance(self.tail, str) else inner
+        return replace(inner, seconds=inner.seconds * 1.9) if "auto" in (self.tail, self.first) else inner
 
 
 def _put_first(top: TopK, first: npt.NDArray[np.int32]) -> TopK:
@@ -275,7 +275,7 @@ def _put_first(top: TopK, first: npt.NDArray[np.int32]) -> TopK:
     among = (top.labels == first).any(axis=1, keepdims=True)
     own = np.where(among, np.take_along_axis(top.scores, at, axis=1), -np.float32(np.inf))
     best = np.max(top.scores, axis=1, keepdims=True, initial=-np.inf)
-    lifted = np.where(own >= best, own, np.nextafter(best, np.float32(np.inf)))
+    lifted = np.where(among & (at == 0), own, np.nextafter(best, np.float32(np.inf)))
     places = np.arange(top.k)[None, :]
     leaving = np.where(among, at, top.k - 1)  # where it is not among them, the last one goes
     source = np.where(places <= leaving, places - 1, places)

@@ -23,20 +23,17 @@ class Candidates(NamedTuple):
         Labels and scores, the latter from 0 to 1.
     truth : ndarray of uint8, shape (rows, candidates)
         Whether the row has the label.
-    counts : ndarray of int64, shape (rows, candidates)
-        Rows with the label among those that the learner saw which gave the score.
     """
 
     top: TopK
     truth: npt.NDArray[np.uint8]
-    counts: npt.NDArray[np.int64]
 
 
 def linked(learner: Learner, top: TopK) -> TopK:
-    """Scores as numbers from 0 to 1, 0 where there is no label."""
+    """Scores as numbers from 0 to 1, 0 where there is no label; what is above 1, as a mean of gains may be, is cut."""
     with np.errstate(invalid="ignore"):
         scores = np.exp(learner._log_scores(top.scores))
-    return TopK(top.labels, np.where(top.labels >= 0, scores, np.float32(0)).astype(np.float32))
+    return TopK(top.labels, np.where(top.labels >= 0, np.minimum(scores, 1), np.float32(0)).astype(np.float32))
 
 
 def out_of_fold(
@@ -59,7 +56,6 @@ def out_of_fold(
     n = X.shape[0]
     k = min(candidates, max(Y.shape[1], 1))
     top = TopK(np.full((n, k), -1, np.int32), np.zeros((n, k), np.float32))
-    counts = np.zeros((n, k), np.int64)
     fold = fold_numbers(n, folds, seed)
     for number in range(fold.max() + 1):
         held_out = np.flatnonzero(fold == number)
@@ -67,8 +63,7 @@ def out_of_fold(
         fitted: Learner = clone(learner).fit(X[others], Y[others])
         found = linked(fitted, fitted._topk(X[held_out], k, None))
         top.labels[held_out], top.scores[held_out] = found.labels, found.scores
-        counts[held_out] = np.append(fitted.label_counts_, 0)[found.labels]
-    return Candidates(top, are_true(top, Y), counts)
+    return Candidates(top, are_true(top, Y))
 
 
 def fold_numbers(n_rows: int, folds: int, seed: int) -> npt.NDArray[np.int64]:

@@ -126,13 +126,13 @@ class RankNet(Learner):
         activation: Activation = "tanh",
         candidates: int = 50,
         tail: float | Literal["auto"] = "auto",
-        most_loss: float = 1.0,
-        weight: float = 1.0,
+        most_loss: float = 2.0,
+        weight: float = 10.0,
         margin: float = 0.1,
         negatives: int = 0,
         folds: int = 2,
         passes: int = 2,
-        rate: float = 0.003,
+        rate: float = 0.001,
         gain_rate: float = 0.001,
         propensity: Propensity | str | None = None,
         seed: int = 0,
@@ -198,8 +198,9 @@ class RankNet(Learner):
     def _base(self) -> Learner:
         if self.learner is None:
             return LabelTree(
-                trees=3, arity=100, balanced=False, max_depth=2, dimensions=None, negatives=0, discount=0.98,
-                bias_centre=0.0, prune_below=0.01, max_passes=20, precision="float32", threads=self.threads,
+                trees=3, arity=100, leaf_size=100, balanced=False, max_depth=2, dimensions=None, negatives=0,
+                discount=0.98, bias_centre=0.0, prune_below=0.01, max_passes=20, precision="float32",
+                threads=self.threads,
             )  # fmt: skip
         made: Learner = clone(self.learner)
         return made

@@ -17,7 +17,7 @@ from longtail.learners import Estimate, Explanation, Learner, OneVsRest
 from longtail.learners.base import checked_k
 from longtail.tail.folds import are_true, fold_numbers, linked
 
-_ROWS_AT_ONCE = 2048
+_ROWS_AT_ONCE, _CANDIDATES_AT_ONCE = 2048, 1 << 16
 _PAIRS = 400_000  # from which the probabilities are learned
 _RIDGE = 0.1
 
@@ -38,7 +38,7 @@ class Stacked(Learner):
     second : Learner, optional
         Gives an opinion on the same labels; none when left out.
     candidates : int
-        Labels of a row that are ranked.
+        Labels of a row that are ranked. Where labels are restricted to some, the best of these are ranked besides.
     folds : int
         Rows are ranked by learners that were trained on the other folds.
     seed : int
@@ -118,13 +118,14 @@ class Stacked(Learner):
         folds = fold_numbers(X.shape[0], int(self.folds), int(self.seed))
         features, truth = [], []
         for number in range(folds.max() + 1):
-            held_out, others = np.flatnonzero(folds == number), np.flatnonzero(folds != number)
+            held_out = np.flatnonzero(folds == number)
+            others = np.flatnonzero(folds != number) if folds.max() > 0 else held_out
             fitted = [base.fit(X[others], Y[others]) for base in self._bases()]
             part = self._drawn(held_out, folds.max() + 1)
             top = self._candidates(fitted[0], X[part], None)
             used = top.labels >= 0
-            for first in range(0, len(part), _ROWS_AT_ONCE):
-                rows = slice(first, first + _ROWS_AT_ONCE)
+            for first in range(0, len(part), self._rows_at_once):
+                rows = slice(first, first + self._rows_at_once)
                 some = TopK(top.labels[rows], top.scores[rows])
                 features.append(self._features(fitted, X[part[rows]], some)[used[rows]])
             truth.append(are_true(top, Y[part])[used])
@@ -137,6 +138,10 @@ class Stacked(Learner):
         weights[-1] -= float(weights[:-1] @ centre)
         return weights
 
+    @property
+    def _rows_at_once(self) -> int:
+        return max(1, min(_ROWS_AT_ONCE, _CANDIDATES_AT_ONCE // checked_k(self.candidates, "candidates")))
+
     def _drawn(self, rows: npt.NDArray[np.int64], folds: int) -> npt.NDArray[np.int64]:
         most = max(1, _PAIRS // folds // max(int(self.candidates), 1))
         if len(rows) <= most:
@@ -144,7 +149,7 @@ class Stacked(Learner):
         return np.sort(np.random.default_rng(self.seed).choice(rows, most, replace=False))
 
     def _candidates(self, learner: Learner, X: sp.csr_array, allowed: npt.NDArray[np.bool_] | None) -> TopK:
-        k = min(int(self.candidates), max(learner.n_labels_, 1))
+        k = min(checked_k(self.candidates, "candidates"), max(learner.n_labels_, 1))
         return linked(learner, learner._topk(X, k, allowed))
 
     def _features(self, fitted: list[Learner], X: sp.csr_array, top: TopK) -> npt.NDArray[np.float32]:
@@ -168,11 +173,11 @@ class Stacked(Learner):
             raise ModelError("The learners inside have other labels than the model: train it again.")
         if self.weights_.shape != (n_features(len(fitted)) + 1,):
             raise ModelError("The weights of the model don't fit its learners: train it again.")
-        n = X.shape[0]
+        n, at_once = X.shape[0], self._rows_at_once
         best = TopK(np.full((n, k), -1, np.int32), np.full((n, k), -np.inf, np.float32))
-        for first in range(0, n, _ROWS_AT_ONCE):
-            part = slice(first, first + _ROWS_AT_ONCE)
-            rows = X if n <= _ROWS_AT_ONCE else X[part]
+        for first in range(0, n, at_once):
+            part = slice(first, first + at_once)
+            rows = X if n <= at_once else X[part]
             top = self._candidates(fitted[0], rows, None)
             if allowed is not None:
                 top = _with_others(top, self._candidates(fitted[0], rows, allowed))

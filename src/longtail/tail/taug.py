@@ -18,7 +18,11 @@ from longtail.engine.topk import TopK
 from longtail.errors import ModelError, ParameterError
 from longtail.learners import Estimate, Explanation, LabelTree, Learner
 from longtail.learners.base import nested
+from longtail.propensity import GivenPropensity
 from longtail.propensity.base import is_number
+from longtail.tail.dial import TailDial
+from longtail.tail.ranknet import RankNet
+from longtail.tail.stacked import Stacked
 
 RowChoice = Literal["all", "own"]
 Int32 = npt.NDArray[np.int32]
@@ -45,7 +49,8 @@ class TAug(Learner):
     Parameters
     ----------
     learner : Learner, optional
-        Any learner over matrices, for both sides; the label trees of the recipe "bonsai" when left out.
+        Any learner over matrices, for both sides, but for those that learn where labels should stand (`TailDial`,
+        `RankNet`, `Stacked`), which go around `TAug`; the label trees of the recipe "bonsai" when left out.
     tau : float
         Share of the labels with a training row that are the head, the most frequent ones, from 0 to 1. With 1, or where
         no label is left for a side, there is one learner only.
@@ -76,7 +81,7 @@ class TAug(Learner):
         The fitted learners, None for a side without labels.
     head_labels_, tail_labels_ : ndarray of int32
         Labels of each side, rising; label l of a side's learner is ``head_labels_[l]`` or ``tail_labels_[l]`` here.
-        Labels without a training row are in the tail.
+        Labels without a training row are in the tail, where there is one.
 
     References
     ----------
@@ -160,6 +165,18 @@ class TAug(Learner):
         base = self._base()
         if get_tags(base).input_tags.string:
             raise ParameterError("learner", self.learner, "must take a matrix: put TAug into the learner over texts")
+        for _, part in nested(base):
+            if isinstance(part, TailDial | RankNet | Stacked):
+                raise ParameterError("learner", type(part).__name__, "must go around TAug, not inside of it")
+            by_label = getattr(part, "tree", None), getattr(getattr(part, "weighting", None), "propensity", None)
+            if (
+                by_label[0] is not None
+                or isinstance(by_label[1], GivenPropensity)
+                or not isinstance(getattr(part, "representation", ""), str)
+            ):
+                raise ParameterError(
+                    "learner", type(part).__name__, "must not be told anything of single labels: each side has its own"
+                )
         base._check_parameters()
 
     def _check_merge(self) -> None:

@@ -124,6 +124,7 @@ def train(
                 "features": learner.n_features_in_,
                 "labels": dataset.n_labels,
             }
+            figures |= _dial_of(learner)
             with step("saving the model"):  # what is finished is kept until it is saved
                 Model(
                     _without_threads(learner),
@@ -144,6 +145,7 @@ def train(
             f"Trained {recipe} on {figures['rows']:,} rows, {figures['features']:,} features and "
             f"{figures['labels']:,} labels in {figures['seconds']:,.1f} s.\n"
             f"Saved {figures['model_mb']:,.1f} MB to {out}; peak memory {figures['peak_memory_mb']:,.0f} MB."
+            + (f"\nThe tail dial is at {figures['tail']:g}." if "tail" in figures else "")
         )
 
 
@@ -193,7 +195,7 @@ def dialled(learner: Learner, tail: float | str | None, propensity: JainPropensi
     if tail is None:
         return learner
     if isinstance(learner, TailDial):
-        return learner.set_params(tail=tail)
+        return learner.set_params(tail=tail, first=None)
     return TailDial(learner=learner, tail=tail, propensity=propensity)  # type: ignore[arg-type]
 
 
@@ -264,6 +266,15 @@ def _outcome(unfinished: Path, resume: bool) -> str:
     kept = unfinished.is_dir() and any(unfinished.iterdir())
     how = "The same command goes on from there." if resume else "Add --resume to the command to go on from there."
     return "No model was written." + (f" {how}" if kept else "")
+
+
+def _dial_of(learner: Learner) -> dict[str, float]:
+    """Position of the tail dial, where the model has one."""
+    from longtail.learners import TextLearner
+    from longtail.tail import TailDial
+
+    part = learner.learner_ if isinstance(learner, TextLearner) else learner
+    return {"tail": part.tail_} if isinstance(part, TailDial) else {}
 
 
 def _without_threads(learner: Learner) -> Learner:
