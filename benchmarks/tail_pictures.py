@@ -38,7 +38,9 @@ def fronts(results: Mapping[str, Mapping[str, Any]]) -> Any:
                 [row[f"P@{k}"] for row in others], [row[f"PSP@{k}"] for row in others], "x", color="#888888",
                 label="other recipes", markersize=5,
             )  # fmt: skip
-            plot.set(title=name, xlabel=f"P@{k}", ylabel=f"PSP@{k}")
+            best, least = max(row[f"P@{k}"] for row in found.values()), min(row[f"PSP@{k}"] for row in found.values())
+            plot.set(title=name, xlabel=f"P@{k}", ylabel=f"PSP@{k}", xlim=(0.86 * best, 1.01 * best))
+            plot.set_ylim(bottom=0.97 * least)
             if not at and not place:
                 plot.legend(fontsize=7)
     return drawn
