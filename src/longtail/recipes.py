@@ -248,16 +248,10 @@ def _parabel(weighting: str | None) -> Build:
 
 
 def _bonsai(weighting: str | None) -> Build:
-    """Three shallow trees of unbalanced k-means; a node's score counts 0.98 for what is under it."""
-
     def build(propensity: Propensity | str | None) -> Learner:
-        from longtail.learners import LabelTree
+        from longtail.learners import bonsai_trees
 
-        return LabelTree(
-            trees=3, arity=100, leaf_size=100, balanced=False, max_depth=2, dimensions=None, negatives=0,
-            discount=0.98, beam=10, bias_centre=0.0, prune_below=0.01, tolerance=0.1, max_passes=20,
-            precision="float32", weighting=weighting and _weighting(weighting, propensity),
-        )  # fmt: skip
+        return bonsai_trees(None if weighting is None else _weighting(weighting, propensity))
 
     return build
 

@@ -5,7 +5,7 @@ from longtail.learners.calibration import Calibration
 from longtail.learners.estimate import Estimate
 from longtail.learners.explanation import Explanation
 from longtail.learners.instance_trees import InstanceForest, InstanceTrees
-from longtail.learners.label_trees import ChunkWeights, LabelForest, LabelTree
+from longtail.learners.label_trees import ChunkWeights, LabelForest, LabelTree, bonsai_trees
 from longtail.learners.linear import BlockWeights, OneVsRest
 from longtail.learners.popularity import Popularity
 from longtail.learners.text import TextLearner
@@ -24,4 +24,5 @@ __all__ = [
     "OneVsRest",
     "Popularity",
     "TextLearner",
+    "bonsai_trees",
 ]

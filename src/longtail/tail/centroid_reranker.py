@@ -23,6 +23,7 @@ from longtail.learners import Estimate, Explanation, InstanceForest, Learner
 from longtail.learners.base import checked_k
 from longtail.learners.linear.training import row_squares
 from longtail.propensity.base import is_number
+from longtail.tail.around import Around
 from longtail.tail.centroids import LabelCentroids
 
 _ROWS_AT_ONCE, _CANDIDATES_AT_ONCE = 4096, 1 << 22
@@ -30,7 +31,7 @@ _RANGES = (("gamma", sys.float_info.max), ("alpha", 1.0), ("drop", 1.0))
 BIAS = 1.0
 
 
-class CentroidReranker(Learner):
+class CentroidReranker(Around):
     """Rank what a learner returns anew, by its scores and by how far the row is from the centroid of each label.
 
     A label with few training rows has little support in a learner that looks at rows together, but a row that lies near
@@ -104,13 +105,6 @@ class CentroidReranker(Learner):
         self.drop = drop
         self.threads = threads
 
-    def set_params(self, **params: Any) -> Self:
-        """Set parameters by name; those of the learner can be set even while it is the default None."""
-        if self.learner is None and "learner" not in params and any(name.startswith("learner__") for name in params):
-            self.learner = self._base()
-        super().set_params(**params)
-        return self
-
     def add_trees(self, X: Any, Y: Any, trees: int) -> Self:
         """Grow more trees in the forest inside and leave the others, and the centroids, as they are.
 
@@ -136,8 +130,7 @@ class CentroidReranker(Learner):
 
     def _check_parameters(self) -> None:
         self._check_ranking()
-        if not (self.learner is None or isinstance(self.learner, Learner)):
-            raise ParameterError("learner", self.learner, "must be a learner or None")
+        self._check_learner()
         self._base()._check_parameters()
 
     def _check_ranking(self) -> None:
@@ -150,11 +143,8 @@ class CentroidReranker(Learner):
         if self.threads is not None:
             thread_count(self.threads)
 
-    def _base(self) -> Learner:
-        if self.learner is None:
-            return InstanceForest(weighting="inverse-propensity", ideal=False, threads=self.threads)
-        made: Learner = clone(self.learner)
-        return made
+    def _default(self) -> Learner:
+        return InstanceForest(weighting="inverse-propensity", ideal=False, threads=self.threads)
 
     def _fit(self, X: sp.csr_array, Y: sp.csr_array) -> None:
         self.learner_ = self._base().fit(X, Y)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, Literal, NamedTuple, Self
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +23,7 @@ from longtail.learners.dial import checked_tail
 from longtail.metrics import evaluate
 from longtail.propensity import Propensity, get_propensity
 from longtail.propensity.base import is_number
+from longtail.tail.around import Around, linked_threshold
 
 TAILS = tuple(step / 20 for step in range(21))
 
@@ -91,7 +92,7 @@ def choose_tail(curve: Sequence[DialPoint], most_loss: float = 1.0) -> float:
     return max(fair, key=lambda point: (point.ps_precision, -point.tail)).tail
 
 
-class TailDial(Learner):
+class TailDial(Around):
     """A learner with the tail dial set: it ranks labels by their score times their inverse propensity to a power.
 
     Rare labels come up as `tail` rises from 0, which ranks as the learner does, to 1, which is best for
@@ -168,15 +169,7 @@ class TailDial(Learner):
     @property
     def _decision_threshold(self) -> float:  # type: ignore[override]
         """The learner's own, as what is multiplied: with tail = 1, the chance of a label to be true counts."""
-        decided = self.learner_._log_scores(np.array([self.learner_._decision_threshold]))
-        return math.exp(float(decided[0]))
-
-    def set_params(self, **params: Any) -> Self:
-        """Set parameters by name; those of the learner can be set even while it is the default None."""
-        if self.learner is None and "learner" not in params and any(name.startswith("learner__") for name in params):
-            self.learner = OneVsRest()
-        super().set_params(**params)
-        return self
+        return linked_threshold(self.learner_)
 
     def _check_parameters(self) -> None:
         for name, value in (("tail", self.tail), ("first", self.tail if self.first is None else self.first)):
@@ -188,16 +181,13 @@ class TailDial(Learner):
             raise ParameterError("most_loss", self.most_loss, "must be a number of at least 0")
         if not (is_number(self.held_out) and 0 < self.held_out < 1):
             raise ParameterError("held_out", self.held_out, "must be a number between 0 and 1")
-        if isinstance(self.seed, bool) or not isinstance(self.seed, int | np.integer) or not 0 <= self.seed < 2**32:
-            raise ParameterError("seed", self.seed, f"must be a whole number from 0 to {2**32 - 1}")
+        self._check_whole(seed=0)
         get_propensity(self.propensity)
-        if not (self.learner is None or isinstance(self.learner, Learner)):
-            raise ParameterError("learner", self.learner, "must be a learner or None")
+        self._check_learner()
         self._base()._check_parameters()
 
-    def _base(self) -> Learner:
-        made: Learner = OneVsRest() if self.learner is None else clone(self.learner)
-        return made
+    def _default(self) -> Learner:
+        return OneVsRest()
 
     def _fit(self, X: sp.csr_array, Y: sp.csr_array) -> None:
         alone = self.first is None

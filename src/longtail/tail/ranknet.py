@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any, ClassVar, Literal, Self, get_args
+from typing import ClassVar, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
-from sklearn.base import clone
 
 from longtail.engine.pool import in_chunks, run_blocks, thread_count
 from longtail.engine.ranknet import (
@@ -23,12 +22,13 @@ from longtail.engine.ranknet import (
 )
 from longtail.engine.topk import TopK
 from longtail.errors import ModelError, ParameterError
-from longtail.learners import Estimate, Explanation, LabelTree, Learner
+from longtail.learners import Estimate, Explanation, Learner, bonsai_trees
 from longtail.learners.base import checked_k
 from longtail.learners.dial import checked_tail, propensity_of
 from longtail.metrics import evaluate
 from longtail.propensity import Propensity, get_propensity
 from longtail.propensity.base import is_number
+from longtail.tail.around import Around, linked_threshold
 from longtail.tail.dial import TAILS, DialPoint, choose_tail
 from longtail.tail.folds import Candidates, linked, out_of_fold
 
@@ -41,7 +41,7 @@ _SPREAD = 0.3
 _SECONDS_A_VISIT = 2e-9  # of a row, times candidates and width
 
 
-class RankNet(Learner):
+class RankNet(Around):
     """Rank a learner's best labels anew by residual blocks that see all of them at once.
 
     A block takes the scores y of a row's candidates to ``gain_l y_l + out_l . sigma(bias + sum_j y_j into_j)``: what is
@@ -158,21 +158,10 @@ class RankNet(Learner):
 
     @property
     def _decision_threshold(self) -> float:  # type: ignore[override]
-        decided = self.learner_._log_scores(np.array([self.learner_._decision_threshold]))
-        return math.exp(float(decided[0]))
-
-    def set_params(self, **params: Any) -> Self:
-        """Set parameters by name; those of the learner can be set even while it is the default None."""
-        if self.learner is None and "learner" not in params and any(name.startswith("learner__") for name in params):
-            self.learner = self._base()
-        super().set_params(**params)
-        return self
+        return linked_threshold(self.learner_)
 
     def _check_parameters(self) -> None:
-        for name, least in (("blocks", 1), ("width", 1), ("negatives", 0), ("folds", 1), ("passes", 0), ("seed", 0)):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | np.integer) or not least <= value < 2**31:
-                raise ParameterError(name, value, f"must be a whole number from {least} to {2**31 - 1}")
+        self._check_whole(blocks=1, width=1, negatives=0, folds=1, passes=0, seed=0)
         for name in ("most_loss", "weight", "margin", "rate", "gain_rate"):
             value = getattr(self, name)
             if not (is_number(value) and value >= 0):
@@ -183,8 +172,7 @@ class RankNet(Learner):
             except ParameterError:
                 raise ParameterError("tail", self.tail, 'must be a number from 0 to 1, or "auto"') from None
         get_propensity(self.propensity)
-        if not (self.learner is None or isinstance(self.learner, Learner)):
-            raise ParameterError("learner", self.learner, "must be a learner or None")
+        self._check_learner()
         self._check_ranking()
         self._base()._check_parameters()
 
@@ -195,15 +183,8 @@ class RankNet(Learner):
         checked_k(self.candidates, "candidates")
         thread_count(self.threads)
 
-    def _base(self) -> Learner:
-        if self.learner is None:
-            return LabelTree(
-                trees=3, arity=100, leaf_size=100, balanced=False, max_depth=2, dimensions=None, negatives=0,
-                discount=0.98, bias_centre=0.0, prune_below=0.01, max_passes=20, precision="float32",
-                threads=self.threads,
-            )  # fmt: skip
-        made: Learner = clone(self.learner)
-        return made
+    def _default(self) -> Learner:
+        return bonsai_trees(threads=self.threads)
 
     def _fit(self, X: sp.csr_array, Y: sp.csr_array) -> None:
         found = out_of_fold(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -12,9 +12,10 @@ from sklearn.base import clone
 
 from longtail.engine.stacking import LEAST, MOST, candidate_features, fit_logistic, look_up, n_features
 from longtail.engine.topk import TopK
-from longtail.errors import ModelError, ParameterError
+from longtail.errors import ModelError
 from longtail.learners import Estimate, Explanation, Learner, OneVsRest
 from longtail.learners.base import checked_k
+from longtail.tail.around import Around
 from longtail.tail.folds import are_true, fold_numbers, linked
 
 _ROWS_AT_ONCE, _CANDIDATES_AT_ONCE = 2048, 1 << 16
@@ -22,7 +23,7 @@ _PAIRS = 400_000  # from which the probabilities are learned
 _RIDGE = 0.1
 
 
-class Stacked(Learner):
+class Stacked(Around):
     """Turn the scores of a learner, or of two, into probabilities that a label is recorded, and rank by them.
 
     A logistic regression is trained on candidates that the learners ranked for rows they had not seen. Besides the
@@ -80,29 +81,19 @@ class Stacked(Learner):
         self.folds = folds
         self.seed = seed
 
-    def set_params(self, **params: Any) -> Self:
-        """Set parameters by name; those of the learner can be set even while it is the default None."""
-        if self.learner is None and "learner" not in params and any(name.startswith("learner__") for name in params):
-            self.learner = OneVsRest()
-        super().set_params(**params)
-        return self
-
     def _check_parameters(self) -> None:
-        for name, least in (("folds", 2), ("seed", 0)):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | np.integer) or not least <= value < 2**31:
-                raise ParameterError(name, value, f"must be a whole number from {least} to {2**31 - 1}")
+        self._check_whole(folds=2, seed=0)
         checked_k(self.candidates, "candidates")
-        for name in ("learner", "second"):
-            part = getattr(self, name)
-            if not (part is None or isinstance(part, Learner)):
-                raise ParameterError(name, part, "must be a learner or None")
+        self._check_learner()
+        self._check_learner("second")
         for base in self._bases():
             base._check_parameters()
 
+    def _default(self) -> Learner:
+        return OneVsRest()
+
     def _bases(self) -> list[Learner]:
-        first: Learner = OneVsRest() if self.learner is None else clone(self.learner)
-        return [first] if self.second is None else [first, clone(self.second)]
+        return [self._base()] if self.second is None else [self._base(), clone(self.second)]
 
     @property
     def _fitted(self) -> list[Learner]:

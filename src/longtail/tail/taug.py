@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, ClassVar, Literal, NamedTuple, Self, get_args
+from typing import Any, ClassVar, Literal, NamedTuple, get_args
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
-from sklearn.base import clone
 from sklearn.utils import get_tags
 
 from longtail.engine.augmentation import Augmentation, labelled_rows
@@ -16,10 +15,11 @@ from longtail.engine.pool import StopFlag, run_blocks, thread_count
 from longtail.engine.spool import is_resumable
 from longtail.engine.topk import TopK
 from longtail.errors import ModelError, ParameterError
-from longtail.learners import Estimate, Explanation, LabelTree, Learner
+from longtail.learners import Estimate, Explanation, Learner, bonsai_trees
 from longtail.learners.base import nested
 from longtail.propensity import GivenPropensity
 from longtail.propensity.base import is_number
+from longtail.tail.around import Around
 from longtail.tail.dial import TailDial
 from longtail.tail.ranknet import RankNet
 from longtail.tail.stacked import Stacked
@@ -36,7 +36,7 @@ class _Side(NamedTuple):
     labels: Int32
 
 
-class TAug(Learner):
+class TAug(Around):
     """Learn the frequent labels and the rare ones apart, and the rare ones from augmented copies of their rows.
 
     In one learner for all labels the rare ones have few rows against many, and end with small weights. Here the most
@@ -138,13 +138,6 @@ class TAug(Learner):
         own = learner._decision_threshold
         return own if isinstance(self.merge, str) else float(np.exp(learner._log_scores(np.array([own])))[0])
 
-    def set_params(self, **params: Any) -> Self:
-        """Set parameters by name; those of the learner can be set even while it is the default None."""
-        if self.learner is None and "learner" not in params and any(name.startswith("learner__") for name in params):
-            self.learner = self._base()
-        super().set_params(**params)
-        return self
-
     def _check_parameters(self) -> None:
         if not (is_number(self.tau) and 0 <= self.tau <= 1):
             raise ParameterError("tau", self.tau, "must be a number from 0 to 1")
@@ -160,8 +153,7 @@ class TAug(Learner):
         if not isinstance(self.parallel, bool | np.bool_):
             raise ParameterError("parallel", self.parallel, "must be True or False")
         thread_count(self.threads)
-        if not (self.learner is None or isinstance(self.learner, Learner)):
-            raise ParameterError("learner", self.learner, "must be a learner or None")
+        self._check_learner()
         base = self._base()
         if get_tags(base).input_tags.string:
             raise ParameterError("learner", self.learner, "must take a matrix: put TAug into the learner over texts")
@@ -184,15 +176,8 @@ class TAug(Learner):
         if self.merge != "scores" and not (is_number(self.merge) and 0 < self.merge < _MOST):
             raise ParameterError("merge", self.merge, 'must be "scores" or a number above 0')
 
-    def _base(self) -> Learner:
-        if self.learner is None:
-            return LabelTree(
-                trees=3, arity=100, leaf_size=100, balanced=False, max_depth=2, dimensions=None, negatives=0,
-                discount=0.98, beam=10, bias_centre=0.0, prune_below=0.01, tolerance=0.1, max_passes=20,
-                precision="float32", threads=self.threads,
-            )  # fmt: skip
-        made: Learner = clone(self.learner)
-        return made
+    def _default(self) -> Learner:
+        return bonsai_trees(threads=self.threads)
 
     def _fit(self, X: sp.csr_array, Y: sp.csr_array) -> None:
         self.head_labels_, self.tail_labels_ = _parted(self.label_counts_, float(self.tau))

@@ -1,0 +1,51 @@
+"""What all learners around another one share: how it is made, set and checked."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import clone
+
+from longtail.errors import ParameterError
+from longtail.learners import Learner
+
+
+class Around(Learner):
+    """A learner around another one, which is its parameter `learner`; a subclass says what stands for None."""
+
+    learner: Learner | None
+
+    @abstractmethod
+    def _default(self) -> Learner:
+        """Give the learner that is meant by None."""
+
+    def _base(self) -> Learner:
+        """Give the learner inside, unfitted and nobody else's."""
+        made: Learner = self._default() if self.learner is None else clone(self.learner)
+        return made
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters by name; those of the learner can be set even while it is the default None."""
+        if self.learner is None and "learner" not in params and any(name.startswith("learner__") for name in params):
+            self.learner = self._default()
+        super().set_params(**params)
+        return self
+
+    def _check_learner(self, name: str = "learner") -> None:
+        if not (getattr(self, name) is None or isinstance(getattr(self, name), Learner)):
+            raise ParameterError(name, getattr(self, name), "must be a learner or None")
+
+    def _check_whole(self, **least: int) -> None:
+        """Refuse parameters that are no whole numbers of at least so much."""
+        for name, low in least.items():
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int | np.integer) or not low <= value < 2**31:
+                raise ParameterError(name, value, f"must be a whole number from {low} to {2**31 - 1}")
+
+
+def linked_threshold(learner: Learner) -> float:
+    """Decision threshold of a learner, as a number that can be multiplied."""
+    return math.exp(float(learner._log_scores(np.array([learner._decision_threshold]))[0]))
