@@ -26,7 +26,7 @@ $(VENV)/.core: pyproject.toml constraints.txt | $(BIN)/python
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.core
-	$(PIP) --editable '.[dev]'
+	$(PIP) --editable '.[dev,neural]'
 	@touch $@
 
 demo: $(VENV)/.core

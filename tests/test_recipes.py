@@ -13,7 +13,8 @@ def test_names():
     assert [known.name for known in recipes()] == [
         *("popularity", "dismec", "pw-dismec", "pw-cb-dismec"),
         *("parabel", "pw-parabel", "bonsai", "pw-bonsai", "pw-cb-bonsai", "plt"),
-        *("fastxml", "pfastxml", "pfastrexml", "ranknet+fastxml", "ranknet+parabel", "ranknet+bonsai"),
+        *("fastxml", "pfastxml", "pfastrexml", "embedding", "glas", "glas+ranknet"),
+        *("ranknet+fastxml", "ranknet+parabel", "ranknet+bonsai"),
         *("taug+bonsai", "ranknet+taug+bonsai", "ips+bonsai", "longtail-tail", "longtail-tree"),
     ]
     for known in recipes():

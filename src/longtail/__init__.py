@@ -10,6 +10,7 @@ __version__ = "0.1.0"
 __all__ = [
     "CentroidReranker",
     "Dataset",
+    "EmbeddingClassifier",
     "InstanceForest",
     "Interrupted",
     "JainPropensity",
@@ -42,7 +43,15 @@ if TYPE_CHECKING:
     from longtail.engine.spool import resumable
     from longtail.engine.topk import TopK
     from longtail.errors import Interrupted, LongtailError
-    from longtail.learners import InstanceForest, LabelTree, Learner, OneVsRest, Popularity, TextLearner
+    from longtail.learners import (
+        EmbeddingClassifier,
+        InstanceForest,
+        LabelTree,
+        Learner,
+        OneVsRest,
+        Popularity,
+        TextLearner,
+    )
     from longtail.metrics import evaluate
     from longtail.propensity import JainPropensity
     from longtail.recipes import recipe
@@ -52,6 +61,7 @@ if TYPE_CHECKING:
 _PLACES = {
     "CentroidReranker": "longtail.tail",
     "Dataset": "longtail.corpus",
+    "EmbeddingClassifier": "longtail.learners",
     "InstanceForest": "longtail.learners",
     "Interrupted": "longtail.errors",
     "JainPropensity": "longtail.propensity",

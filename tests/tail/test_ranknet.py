@@ -8,7 +8,8 @@ import pytest
 from longtail import InstanceForest, LabelTree, Model, OneVsRest, Popularity, RankNet, TailDial, load
 from longtail.corpus import generate
 from longtail.errors import ModelError, ParameterError
-from longtail.tail.folds import are_true, fold_numbers, linked, out_of_fold
+from longtail.metrics.hits import are_true
+from longtail.tail.folds import fold_numbers, linked, out_of_fold
 from tests.learners.contract import MatrixContract, assert_same, small_data
 
 TREE = {"leaf_size": 4, "arity": 3, "precision": "float32"}

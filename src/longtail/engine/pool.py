@@ -138,3 +138,39 @@ def _announce(finished_blocks: SimpleQueue[Any], index: int, future: Future[Any]
 
 def _interrupted(description: str, finished: int, total: int, unit: str) -> Interrupted:
     return Interrupted(f"Stopped while {description}: {finished:,} of {total:,} {unit} were done.")
+
+
+class Crew:
+    """Threads for many short rounds of work, which stay until they are let go.
+
+    Parameters
+    ----------
+    threads : int, optional
+
+    Examples
+    --------
+    >>> crew = Crew(2)
+    >>> crew.each(lambda first, last: last - first, 10, 4)
+    [4, 4, 2]
+    >>> crew.close()
+    """
+
+    def __init__(self, threads: int | None = None) -> None:
+        count = thread_count(threads)
+        self._pool = ThreadPoolExecutor(count, thread_name_prefix="longtail") if count > 1 else None
+
+    def each(self, work: Callable[[int, int], Result], n: int, at_once: int) -> list[Result]:
+        """Call ``work(first, last)`` for n things, `at_once` at a time, and give the results in order."""
+        return self.all([partial(work, first, min(first + at_once, n)) for first in range(0, n, at_once)])
+
+    def all(self, tasks: Sequence[Callable[[], Result]]) -> list[Result]:
+        """Do some tasks and give their results in order."""
+        if self._pool is None or len(tasks) < 2:
+            return [task() for task in tasks]
+        futures = [self._pool.submit(task) for task in tasks]
+        return [future.result() for future in futures]
+
+    def close(self) -> None:
+        """Let the threads go, after what they are at."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=True, cancel_futures=True)

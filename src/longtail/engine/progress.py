@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import Protocol
 
 _visible: ContextVar[bool] = ContextVar("longtail_progress_visible", default=False)
+
+
+class Advance(Protocol):
+    """Moves a bar on by some steps; a remark stands behind it until the next one."""
+
+    def __call__(self, steps: int, remark: str = "") -> None:
+        """Move the bar on."""
 
 
 @contextmanager
@@ -26,7 +34,7 @@ def show_progress(visible: bool = True) -> Iterator[None]:
 
 
 @contextmanager
-def progress_bar(description: str, total: int, unit: str = "") -> Iterator[Callable[[int], None]]:
+def progress_bar(description: str, total: int, unit: str = "") -> Iterator[Advance]:
     """Give a function that advances a bar by a number of steps; it does nothing while bars are off.
 
     Parameters
@@ -39,7 +47,7 @@ def progress_bar(description: str, total: int, unit: str = "") -> Iterator[Calla
         What a step is, in the plural.
     """
     if not _visible.get() or total == 0:
-        yield lambda steps: None
+        yield _silent
         return
     from rich.console import Console
     from rich.progress import (
@@ -58,11 +66,18 @@ def progress_bar(description: str, total: int, unit: str = "") -> Iterator[Calla
         TextColumn(unit),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
+        TextColumn("{task.fields[remark]}"),
     )
     with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task(description, total=total)
+        task = bar.add_task(description, total=total, remark="")
 
-        def advance(steps: int) -> None:
+        def advance(steps: int, remark: str = "") -> None:
             bar.advance(task, steps)
+            if remark:
+                bar.update(task, remark=remark)
 
         yield advance
+
+
+def _silent(steps: int, remark: str = "") -> None:
+    """Show nothing."""

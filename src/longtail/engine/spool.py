@@ -93,6 +93,18 @@ def is_resumable() -> bool:
     return _resumption.get() is not None
 
 
+def next_file() -> Path | None:
+    """Name the file in which what is opened next is kept; None where nothing outlives the run.
+
+    Files are numbered in the order in which learners ask for them.
+    """
+    resumption = _resumption.get()
+    if resumption is None:
+        return None
+    resumption.opened += 1
+    return resumption.directory / f"{resumption.opened - 1}{_SUFFIX}"
+
+
 class BlockSpool:
     """Arrays of finished blocks, written one block after the other and read back in any order.
 
@@ -105,16 +117,14 @@ class BlockSpool:
 
     def __init__(self, fingerprint: bytes | None = None) -> None:
         self._places: list[int] = []
-        resumption = None if fingerprint is None else _resumption.get()
+        path = None if fingerprint is None else next_file()
         head = _MAGIC + len(fingerprint or b"").to_bytes(1, "little") + (fingerprint or b"")
         self._file: IO[bytes]
-        self._path: Path | None = None
-        if resumption is None:
+        self._path = path
+        if path is None:
             self._file = tempfile.TemporaryFile()  # noqa: SIM115
             self._end = self._file.write(head)
             return
-        self._path = path = resumption.directory / f"{resumption.opened}{_SUFFIX}"
-        resumption.opened += 1
         self._file = open(path, "r+b" if path.exists() else "w+b")  # noqa: SIM115
         if not _locked(self._file):
             self._file.close()
@@ -128,11 +138,7 @@ class BlockSpool:
             self._end = self._file.write(head)
         else:
             self._file.close()
-            raise InputError(
-                "holds blocks of another training (other data, parameters or version of longtail): remove it to "
-                "start anew.",
-                path=path,
-            )
+            raise other_training(path)
         self._file.truncate(self._end)
 
     def __enter__(self) -> Self:
@@ -195,6 +201,14 @@ class BlockSpool:
                 return
             self._places.append(self._end)
             self._end = self._file.tell()
+
+
+def other_training(path: Path) -> InputError:
+    """Refusal to go on from what doesn't belong to this training."""
+    return InputError(
+        "holds blocks of another training (other data, parameters or version of longtail): remove it to start anew.",
+        path=path,
+    )
 
 
 def _locked(file: IO[bytes]) -> bool:

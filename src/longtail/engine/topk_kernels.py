@@ -114,3 +114,33 @@ def select_weighted_lanes(
                 insert(labels, scores, label, score)
                 if labels[last] >= 0 and scores[last] > 0:
                     floor = np.float32(np.log(scores[last]) - np.float32(1e-4))
+
+
+@kernel
+def rank_block(
+    block_scores: npt.NDArray[np.float32],
+    lane_labels: npt.NDArray[np.int32],
+    allowed: npt.NDArray[np.bool_],
+    labels: npt.NDArray[np.int32],
+    scores: npt.NDArray[np.float32],
+) -> None:
+    """Take the lanes of a block into the rankings of some rows; see `select_lanes`."""
+    for row in range(block_scores.shape[0]):
+        select_lanes(block_scores[row], lane_labels, allowed, labels[row], scores[row])
+
+
+@kernel
+def rank_weighted_block(
+    block_scores: npt.NDArray[np.float32],
+    lane_labels: npt.NDArray[np.int32],
+    allowed: npt.NDArray[np.bool_],
+    lane_factors: npt.NDArray[np.float32],
+    lane_logs: npt.NDArray[np.float32],
+    labels: npt.NDArray[np.int32],
+    scores: npt.NDArray[np.float32],
+) -> None:
+    """Take the lanes of a block into rankings by factor times 1 / (1 + exp(-score)); see `select_weighted_lanes`."""
+    for row in range(block_scores.shape[0]):
+        select_weighted_lanes(
+            block_scores[row], lane_labels, allowed, np.float32(1), lane_factors, lane_logs, labels[row], scores[row]
+        )

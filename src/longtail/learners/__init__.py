@@ -2,6 +2,7 @@
 
 from longtail.learners.base import Learner
 from longtail.learners.calibration import Calibration
+from longtail.learners.embedding import EmbeddingClassifier
 from longtail.learners.estimate import Estimate
 from longtail.learners.explanation import Explanation
 from longtail.learners.instance_trees import InstanceForest, InstanceTrees
@@ -14,6 +15,7 @@ __all__ = [
     "BlockWeights",
     "Calibration",
     "ChunkWeights",
+    "EmbeddingClassifier",
     "Estimate",
     "Explanation",
     "InstanceForest",

@@ -25,6 +25,7 @@ _ROOMS = {
         "BlockWeights",
         "Calibration",
         "ChunkWeights",
+        "EmbeddingClassifier",
         "InstanceForest",
         "InstanceTrees",
         "LabelForest",

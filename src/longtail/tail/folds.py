@@ -11,7 +11,7 @@ from sklearn.base import clone
 
 from longtail.engine.topk import TopK
 from longtail.learners import Learner
-from longtail.metrics.kernels import judge
+from longtail.metrics.hits import are_true
 
 
 class Candidates(NamedTuple):
@@ -69,11 +69,3 @@ def out_of_fold(
 def fold_numbers(n_rows: int, folds: int, seed: int) -> npt.NDArray[np.int64]:
     """Deal rows out to folds at random; no more folds than rows."""
     return np.random.default_rng(seed).permutation(n_rows) % max(min(folds, n_rows), 1)
-
-
-def are_true(top: TopK, Y: sp.csr_array) -> npt.NDArray[np.uint8]:
-    """Which of the labels of each row it has, 0 or 1, of the shape of the ranking."""
-    hits = np.empty(top.labels.shape[::-1], np.uint8)
-    none = np.empty(0)
-    judge(top.labels, Y.indptr.astype(np.int64, copy=False), Y.indices, none, hits, none.reshape(0, 0))
-    return np.ascontiguousarray(hits.T)

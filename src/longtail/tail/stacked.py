@@ -15,8 +15,9 @@ from longtail.engine.topk import TopK
 from longtail.errors import ModelError
 from longtail.learners import Estimate, Explanation, Learner, OneVsRest
 from longtail.learners.base import checked_k
+from longtail.metrics.hits import are_true
 from longtail.tail.around import Around
-from longtail.tail.folds import are_true, fold_numbers, linked
+from longtail.tail.folds import fold_numbers, linked
 
 _ROWS_AT_ONCE, _CANDIDATES_AT_ONCE = 2048, 1 << 16
 _PAIRS = 400_000  # from which the probabilities are learned

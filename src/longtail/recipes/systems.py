@@ -1,29 +1,23 @@
-"""The systems of the papers by name: each a learner composed with its published constants."""
+"""Every recipe: who published it, and the few lines that compose it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from longtail.errors import ParameterError
+from longtail.recipes.settings import weighting_named
 
 if TYPE_CHECKING:
-    from sklearn.base import BaseEstimator
-
     from longtail.learners import Learner
     from longtail.propensity import Propensity
     from longtail.weighting import Weighting
 
-Estimator = TypeVar("Estimator", bound="BaseEstimator")
 Build = Callable[["Propensity | str | None"], "Learner"]
 
-_RANKNET = (
+RANKNET = (
     "Improving Tail Label Prediction for Extreme Multi-label Learning. Under review for ICLR 2021, authors not named."
 )
-_OF_A_RUN = ("threads", "seed", "memory_limit")
-
 _DISMEC = "Babbar and Schölkopf: DiSMEC: Distributed Sparse Machines for Extreme Multi-label Classification. WSDM 2017."
 _PW = (
     "Qaraei, Schultheis, Gupta and Babbar: Convex Surrogates for Unbiased Loss Functions in Extreme Classification "
@@ -48,6 +42,10 @@ _PFASTREXML = (
     "Jain, Prabhu and Varma: Extreme Multi-label Loss Functions for Recommendation, Tagging, Ranking and Other Missing "
     "Label Applications. KDD 2016."
 )
+_GLAS = (
+    "Guo, Mousavi, Wu, Holtmann-Rice, Kale, Reddi and Kumar: Breaking the Glass Ceiling for Embedding-Based "
+    "Classifiers for Large Output Spaces. NeurIPS 2019."
+)
 
 
 @dataclass(frozen=True)
@@ -71,141 +69,11 @@ class Recipe:
     build: Build
 
 
-def recipes() -> list[Recipe]:
-    """Every recipe, in the order in which they build on each other.
-
-    Examples
-    --------
-    >>> [known.name for known in recipes()][:4]
-    ['popularity', 'dismec', 'pw-dismec', 'pw-cb-dismec']
-    """
-    return list(_RECIPES)
-
-
-def recipe(name: str, *, propensity: Propensity | str | None = None, **params: Any) -> Learner:
-    """Compose the system of that name, unfitted, with the constants of its paper.
-
-    Parameters
-    ----------
-    name : str
-        See `recipes`.
-    propensity : Propensity or str, optional
-        How likely a true label was recorded, or the name of a data set with published constants; for recipes that
-        weight by it.
-    **params
-        Parameters to set otherwise, nested ones by their path: ``weighting__beta=0.99``.
-
-    Examples
-    --------
-    >>> from longtail import recipe
-    >>> recipe("pw-cb-dismec", regularisation=0.5).regularisation
-    0.5
-    >>> recipe("pw-dismec", propensity="Amazon-670K").weighting
-    PW(propensity=JainPropensity(a=0.6, b=2.6))
-    """
-    return configure(find(name).build(propensity), params, propensity)
-
-
-def find(name: str) -> Recipe:
-    """Recipe of that name; for an unknown one, an error with the names that come near.
-
-    What stands before a plus goes around the recipe behind it, whichever that is: ``ips+``, ``ranknet+``, ``taug+``.
-
-    Examples
-    --------
-    >>> find("ips+taug+parabel").build(None).learner.learner.arity
-    2
-    """
-    by_name = {known.name: known for known in _RECIPES}
-    around, plus, rest = str(name).partition("+")
-    if name in by_name:
-        return by_name[name]
-    if plus and around in _AROUND:
-        inner = find(rest)
-        return Recipe(name, f"{_AROUND[around].summary} Around {rest}.", _RANKNET, _wrapped(around, inner.build))
-    listed = f"{', '.join(by_name)}, or one of these behind {', '.join(f'{way}+' for way in _AROUND)}"
-    raise ParameterError("recipe", name, f"must be one of {listed}{_near(name, by_name)}")
-
-
-class _Around(NamedTuple):
+class Around(NamedTuple):
     """What goes around a recipe: in a sentence, and how."""
 
     summary: str
     wrap: Callable[[Learner, Propensity | str | None], Learner]
-
-
-def configure(estimator: Estimator, params: Mapping[str, Any], propensity: Propensity | str | None = None) -> Estimator:
-    """Set parameters by name, nested ones as ``weighting__beta``; an unknown name is an error with the known ones.
-
-    A weighting that is given by its name uses `propensity`. A part is set before the parameters inside it, in whatever
-    order they come. A parameter that a wrapper doesn't have is set in the learner, or both learners, that it wraps;
-    `threads`, `seed` and `memory_limit` are set in every learner that has them, unless one is named by its path. Two
-    names for one parameter are an error, and so is a parameter of a learner that is set to None.
-    """
-    _check_no_learner_gone(estimator, params)
-    taken: dict[str, str] = {}
-    for given, value in sorted(params.items(), key=_turn):
-        for name in _paths_of(estimator, given):
-            if name in taken:
-                raise ParameterError(given, value, f"sets the same as {taken[name]}: give only one of them")
-            if given not in _OF_A_RUN:
-                taken[name] = given
-            if name.rpartition("__")[2] == "weighting" and isinstance(value, str):
-                value = _weighting(value, propensity)
-            try:
-                estimator.set_params(**{name: value})
-            except (ValueError, AttributeError):
-                known = sorted(estimator.get_params())
-                listed = ", ".join(known) or "none"
-                raise ParameterError(
-                    given, value, f"is no parameter here{_near(given, known)}: there are {listed}"
-                ) from None
-    return estimator
-
-
-def _turn(param: tuple[str, Any]) -> tuple[int, int]:
-    """When a parameter is set: outer ones first, and learners before what is set inside them by its bare name."""
-    given = param[0]
-    return given.count("__"), 0 if given.endswith("learner") else 1 + (given in _OF_A_RUN)
-
-
-def _check_no_learner_gone(estimator: BaseEstimator, params: Mapping[str, Any]) -> None:
-    gone = [given for given, value in params.items() if value is None and given.rpartition("__")[2] == "learner"]
-    for given, value in params.items():
-        for path in gone if given not in _OF_A_RUN else ():
-            if any(name.startswith(f"{path}__") for name in _paths_of(estimator, given)):
-                raise ParameterError(given, value, f"is inside of {path}, which is set to None: give only one of them")
-
-
-def _paths_of(estimator: BaseEstimator, name: str) -> list[str]:
-    """Paths to a parameter: its name, or those inside of the outermost wrapped learners that have it.
-
-    Those of a run are set wherever they are.
-    """
-    from longtail.learners.base import Learner, nested
-
-    if not isinstance(estimator, Learner):
-        return [name]
-    if name in _OF_A_RUN:
-        inside = [(f"{path}__", part) for path, part in estimator.get_params().items() if isinstance(part, Learner)]
-        owners = [("", estimator), *inside]
-    else:
-        owners = list(nested(estimator))
-    found = [path for path, part in owners if name.partition("__")[0] in part.get_params(deep=False)]
-    outermost = min((path.count("__") for path in found), default=0)
-    return [path + name for path in found if name in _OF_A_RUN or path.count("__") == outermost] or [name]
-
-
-def _weighting(name: str, propensity: Propensity | str | None) -> Weighting:
-    from longtail.propensity import get_propensity
-    from longtail.weighting import get_weighting
-
-    return get_weighting(name, propensity=get_propensity(propensity))
-
-
-def _near(name: str, known: Mapping[str, Any] | list[str]) -> str:
-    close = get_close_matches(str(name), known, n=1)
-    return f" (did you mean {close[0]}?)" if close else ""
 
 
 def _popularity(propensity: Propensity | str | None) -> Learner:
@@ -219,11 +87,11 @@ def _dismec(propensity: Propensity | str | None) -> Learner:
 
 
 def _pw_dismec(propensity: Propensity | str | None) -> Learner:
-    return _one_vs_rest(_weighting("pw", propensity))
+    return _one_vs_rest(weighting_named("pw", propensity))
 
 
 def _pw_cb_dismec(propensity: Propensity | str | None) -> Learner:
-    return _one_vs_rest(_weighting("pw-cb", propensity))
+    return _one_vs_rest(weighting_named("pw-cb", propensity))
 
 
 def _one_vs_rest(weighting: Weighting | None) -> Learner:
@@ -241,7 +109,7 @@ def _parabel(weighting: str | None) -> Build:
         return LabelTree(
             trees=3, arity=2, leaf_size=100, dimensions=None, negatives=0, discount=1.0, beam=10, bias_centre=0.0,
             prune_below=0.1, tolerance=0.1, max_passes=20, precision="float32",
-            weighting=weighting and _weighting(weighting, propensity),
+            weighting=weighting and weighting_named(weighting, propensity),
         )  # fmt: skip
 
     return build
@@ -251,7 +119,7 @@ def _bonsai(weighting: str | None) -> Build:
     def build(propensity: Propensity | str | None) -> Learner:
         from longtail.learners import bonsai_trees
 
-        return bonsai_trees(None if weighting is None else _weighting(weighting, propensity))
+        return bonsai_trees(None if weighting is None else weighting_named(weighting, propensity))
 
     return build
 
@@ -276,7 +144,7 @@ def _pfastxml(propensity: Propensity | str | None) -> Learner:
 
     return InstanceForest(
         trees=50, leaf_size=10, leaf_labels=100, regularisation=1.0, ideal=False,
-        weighting=_weighting("inverse-propensity", propensity),
+        weighting=weighting_named("inverse-propensity", propensity),
     )  # fmt: skip
 
 
@@ -311,15 +179,30 @@ def _taug(learner: Learner, propensity: Propensity | str | None) -> Learner:
     return TAug(learner=learner, tau=0.1, copies=4)
 
 
-def _wrapped(around: str, build: Build) -> Build:
-    return lambda propensity: _AROUND[around].wrap(build(propensity), propensity)
+def wrapped(around: str, build: Build) -> Build:
+    """Builder of a recipe with something around it."""
+    return lambda propensity: AROUND[around].wrap(build(propensity), propensity)
 
 
-_AROUND = {
-    "ips": _Around("Scores times inverse propensities.", _ips),
-    "ranknet": _Around("Ranked anew by RankNet, which is trained to bring rare labels up.", _ranknet),
-    "taug": _Around("Head and tail learned apart, the tail from augmented rows.", _taug),
+AROUND = {
+    "ips": Around("Scores times inverse propensities.", _ips),
+    "ranknet": Around("Ranked anew by RankNet, which is trained to bring rare labels up.", _ranknet),
+    "taug": Around("Head and tail learned apart, the tail from augmented rows.", _taug),
 }
+
+
+def _glas(propensity: Propensity | str | None) -> Learner:
+    return _embedding_classifier(regulariser="glas")
+
+
+def _embedding(propensity: Propensity | str | None) -> Learner:
+    return _embedding_classifier(regulariser=None)
+
+
+def _embedding_classifier(**params: Any) -> Learner:
+    from longtail.learners import EmbeddingClassifier
+
+    return EmbeddingClassifier(**params)
 
 
 def _longtail_tail(propensity: Propensity | str | None) -> Learner:
@@ -330,7 +213,7 @@ def _longtail_tail(propensity: Propensity | str | None) -> Learner:
     return TailDial(learner=stacked, tail=1.0, first=0.26, propensity=propensity)
 
 
-_RECIPES = (
+RECIPES = (
     Recipe(
         "popularity",
         "The most frequent labels for every row: the baseline to beat.",
@@ -410,40 +293,58 @@ _RECIPES = (
         _pfastrexml,
     ),
     Recipe(
+        "embedding",
+        "Rows and labels as points on one sphere, the labels of a row near to it.",
+        _GLAS,
+        _embedding,
+    ),
+    Recipe(
+        "glas",
+        "embedding with labels drawn as near to each other as they are often together.",
+        _GLAS,
+        _glas,
+    ),
+    Recipe(
+        "glas+ranknet",
+        "glas ranked anew by RankNet, which is trained to bring rare labels up.",
+        RANKNET,
+        wrapped("ranknet", _glas),
+    ),
+    Recipe(
         "ranknet+fastxml",
         "fastxml ranked anew by RankNet, which is trained to bring rare labels up.",
-        _RANKNET,
-        _wrapped("ranknet", _fastxml),
+        RANKNET,
+        wrapped("ranknet", _fastxml),
     ),
     Recipe(
         "ranknet+parabel",
         "parabel ranked anew by RankNet, which is trained to bring rare labels up.",
-        _RANKNET,
-        _wrapped("ranknet", _parabel(None)),
+        RANKNET,
+        wrapped("ranknet", _parabel(None)),
     ),
     Recipe(
         "ranknet+bonsai",
         "bonsai ranked anew by RankNet, which is trained to bring rare labels up.",
-        _RANKNET,
-        _wrapped("ranknet", _bonsai(None)),
+        RANKNET,
+        wrapped("ranknet", _bonsai(None)),
     ),
     Recipe(
         "taug+bonsai",
         "bonsai for the most frequent tenth of the labels, and for the others from augmented rows.",
-        _RANKNET,
-        _wrapped("taug", _bonsai(None)),
+        RANKNET,
+        wrapped("taug", _bonsai(None)),
     ),
     Recipe(
         "ranknet+taug+bonsai",
         "taug+bonsai ranked anew by RankNet.",
-        _RANKNET,
-        _wrapped("ranknet", _wrapped("taug", _bonsai(None))),
+        RANKNET,
+        wrapped("ranknet", wrapped("taug", _bonsai(None))),
     ),
     Recipe(
         "ips+bonsai",
         "bonsai whose scores are multiplied by inverse propensities: the tail dial at 1.",
-        _RANKNET,
-        _wrapped("ips", _bonsai(None)),
+        RANKNET,
+        wrapped("ips", _bonsai(None)),
     ),
     Recipe(
         "longtail-tail",

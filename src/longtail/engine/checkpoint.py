@@ -1,0 +1,61 @@
+"""The state of a training that goes over the rows many times: written after each pass, whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from longtail.engine.spool import next_file, other_training
+
+
+class Checkpoint:
+    """A place for the newest state of a training; it forgets everything outside of `resumable`.
+
+    Parameters
+    ----------
+    fingerprint : bytes
+        Says what the state belongs to; only a state with the same one is taken up again.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from longtail.engine.spool import resumable
+    >>> with resumable(tempfile.mkdtemp() + "/unfinished"):
+    ...     checkpoint = Checkpoint(b"mine")
+    ...     checkpoint.save([np.arange(3)])
+    ...     checkpoint.load()
+    [array([0, 1, 2])]
+    """
+
+    def __init__(self, fingerprint: bytes) -> None:
+        self._fingerprint = np.frombuffer(fingerprint, np.uint8)
+        self._path = next_file()
+
+    def load(self) -> list[npt.NDArray[Any]] | None:
+        """Arrays that were saved last, by this run or an earlier one; None if there are none."""
+        if self._path is None or not self._path.exists():
+            return None
+        try:
+            with np.load(self._path, allow_pickle=False) as file:
+                if not np.array_equal(file["fingerprint"], self._fingerprint):
+                    raise other_training(self._path)
+                return [file[f"array{number}"] for number in range(len(file.files) - 1)]
+        except (ValueError, KeyError, EOFError, OSError, zipfile.BadZipFile):
+            raise other_training(self._path) from None
+
+    def save(self, arrays: Sequence[npt.NDArray[Any]]) -> None:
+        """Keep these arrays in the place of those before; a run that is killed meanwhile leaves those before."""
+        if self._path is None:
+            return
+        new = self._path.with_name(f"new-{self._path.name}")
+        named = {f"array{number}": array for number, array in enumerate(arrays)}
+        with open(new, "wb") as file:
+            np.savez(file, fingerprint=self._fingerprint, **named)  # type: ignore[arg-type]
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(new, self._path)

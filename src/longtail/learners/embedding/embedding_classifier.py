@@ -1,0 +1,365 @@
+"""Rows and labels as points on one sphere: the embedding model with the GLaS regulariser."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from importlib.util import find_spec
+from itertools import pairwise
+from typing import Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from longtail.engine.checkpoint import Checkpoint
+from longtail.engine.memory import memory_in_use, no_room, parse_memory, resident_memory
+from longtail.engine.pool import thread_count
+from longtail.errors import InputError, ParameterError
+from longtail.learners.embedding import fitting
+from longtail.learners.embedding.adjacency import Adjacency, check_adjacency
+from longtail.learners.embedding.links import fit_link
+from longtail.learners.embedding.losses import LossName, check_loss
+from longtail.learners.embedding.mapping import unit_rows
+from longtail.learners.embedding.network import Activation, folded
+from longtail.learners.embedding.ranking import EmbeddingRanker
+from longtail.learners.embedding.regularisers import Regulariser, check_regulariser
+from longtail.learners.embedding.search import (
+    Lanes,
+    Search,
+    check_search,
+)
+from longtail.learners.embedding.training import Settings, Trainer
+from longtail.learners.estimate import Estimate
+from longtail.learners.linear.training import digest_of
+from longtail.metrics import evaluate
+from longtail.propensity.base import is_number
+from longtail.weighting import Weighting, get_weighting
+
+Precision = Literal["float32", "bfloat16"]
+
+_ROWS_AT_ONCE = 256
+_LINK_ROWS, _LINK_PLACES, _MEASURED_ROWS, _INDEX_ROWS = 4000, 50, 4000, 500
+_PILOT_STEPS = 3
+
+
+class EmbeddingClassifier(EmbeddingRanker):
+    """Embed rows and labels as vectors of length 1; the larger their inner product, the likelier the label.
+
+    The map of the rows is an embedding bag over their features, with layers on top if `hidden` has any. Weights are
+    normalised: the neurons of a layer share one trained length. A regulariser keeps label embeddings from learning the
+    training rows by heart: GLaS wants the inner product of two labels to be as large as they are often together.
+
+    Training needs torch (``pip install 'longtail[neural]'``); prediction doesn't. Scores are log-odds.
+
+    Parameters
+    ----------
+    dimensions : int
+        Of the embeddings.
+    hidden : sequence of int
+        Widths of layers with ReLU below the embedding.
+    activation : {"relu", "linear"}
+        What the embedding goes through before it is scaled to length 1. "linear" without hidden layers is a linear map.
+    loss : {"logistic", "softmax", "margin", "negative-mining"}
+        Each label of a step on its own; the row's labels against all of the step; the margin loss (1) of the paper
+        with one label of each row drawn at random; or the same with the worst violations alone.
+    margin : float
+        For "margin" and "negative-mining".
+    mined : int
+        Violations that "negative-mining" counts.
+    negatives : int
+        Labels drawn at random that are scored in a step, besides those of its rows.
+    regulariser : {"glas", "spread-out", "laplacian", "gravity"}, optional
+        Over the labels of which one was drawn for each row of a step.
+    strength : float
+        Weight of the regulariser.
+    adjacency : {"arithmetic", "geometric", "pmi", "jaccard"}
+        How near labels are, for "glas" and "laplacian": mean of the conditional frequencies, of either kind, pointwise
+        mutual information over the most it can be, or rows with both over rows with one.
+    weighting : Weighting or str, optional
+        Per-label costs, for instance ``PW()`` or ``"pw-cb"``, scaled so that their mean is 1.
+    keep : float
+        Input dropout: share of a row's features that are kept at a step.
+    batch : int
+        Rows of a step.
+    passes : int
+        Most passes over the rows.
+    rate : float
+        Length of the first steps; it falls to almost nothing over the passes.
+    held_out : float
+        Share of the rows that are not trained on, by which training is stopped and scores become log-odds. A row that
+        is the only one of some label is never held out.
+    patience : int
+        Passes without progress on these rows after which training ends.
+    average : int
+        Take the mean of the values after so many passes, the last ones.
+    search : {"auto", "exact", "hnsw", "ivf"}
+        How the best labels are found. "auto" is exact below 50,000 labels; above, and where faiss is installed, it
+        builds an index that finds more than 99 % of the ten best, or stays exact where none does.
+    precision : {"float32", "bfloat16"}
+        Of the matrix products while training.
+    normalise : bool
+        Scale every row to length 1 first.
+    seed : int
+    threads : int, optional
+        Threads for training and prediction, all cores by default; the result is the same for any number.
+    memory_limit : int or str, optional
+        Refuse to train where the process would hold more, in bytes or as text such as ``"2GB"``.
+
+    Attributes
+    ----------
+    label_embeddings_ : ndarray of float32, shape (n_labels_, dimensions)
+        Of length 1; 0 for labels without a training row.
+    history_ : dict of list
+        Of each pass: loss, regularisation, gradient_norm, rows_per_second, and held_out, which is nDCG@5.
+    recall_ : float
+        Share of the ten best labels that the search finds, as measured on training rows; 1 where it is exact.
+
+    References
+    ----------
+    Guo, Mousavi, Wu, Holtmann-Rice, Kale, Reddi and Kumar: Breaking the Glass Ceiling for Embedding-Based Classifiers
+    for Large Output Spaces. NeurIPS 2019.
+
+    Examples
+    --------
+    >>> from longtail import EmbeddingClassifier
+    >>> X, Y = [[1, 0], [0, 1]] * 8, [[1, 0], [0, 1]] * 8
+    >>> learner = EmbeddingClassifier(dimensions=8, batch=4).fit(X, Y)
+    >>> learner.predict_topk([[1, 0]], k=1).labels
+    array([[0]], dtype=int32)
+    """
+
+    def __init__(
+        self,
+        *,
+        dimensions: int = 512,
+        hidden: Sequence[int] = (),
+        activation: Activation = "relu",
+        loss: LossName = "logistic",
+        margin: float = 0.3,
+        mined: int = 10,
+        negatives: int = 4096,
+        regulariser: Regulariser | None = "glas",
+        strength: float = 10.0,
+        adjacency: Adjacency = "arithmetic",
+        weighting: Weighting | str | None = None,
+        keep: float = 0.8,
+        batch: int = 1024,
+        passes: int = 10,
+        rate: float = 0.002,
+        held_out: float = 0.02,
+        patience: int = 3,
+        average: int = 1,
+        search: Search = "auto",
+        precision: Precision = "float32",
+        normalise: bool = True,
+        seed: int = 0,
+        threads: int | None = None,
+        memory_limit: int | str | None = None,
+    ) -> None:
+        self.dimensions = dimensions
+        self.hidden = hidden
+        self.activation = activation
+        self.loss = loss
+        self.margin = margin
+        self.mined = mined
+        self.negatives = negatives
+        self.regulariser = regulariser
+        self.strength = strength
+        self.adjacency = adjacency
+        self.weighting = weighting
+        self.keep = keep
+        self.batch = batch
+        self.passes = passes
+        self.rate = rate
+        self.held_out = held_out
+        self.patience = patience
+        self.average = average
+        self.search = search
+        self.precision = precision
+        self.normalise = normalise
+        self.seed = seed
+        self.threads = threads
+        self.memory_limit = memory_limit
+
+    def _check_parameters(self) -> None:
+        whole = dict.fromkeys(("dimensions", "mined", "batch", "passes", "patience", "average"), 1)
+        for name, least in {**whole, "negatives": 0, "seed": 0}.items():
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int | np.integer) or not least <= value < 2**31:
+                raise ParameterError(name, value, f"must be a whole number from {least} to {2**31 - 1}")
+        for name, most in (("margin", math.inf), ("strength", math.inf), ("keep", 1.0), ("rate", math.inf)):
+            value = getattr(self, name)
+            least_open = name in ("keep", "rate")
+            if not (is_number(value) and 0 <= value <= most and not (least_open and value == 0)):
+                wanted = "above 0 and at most 1" if name == "keep" else f"{'above' if least_open else 'of at least'} 0"
+                raise ParameterError(name, value, f"must be a number {wanted}")
+        if not (is_number(self.held_out) and 0 <= self.held_out < 1):
+            raise ParameterError("held_out", self.held_out, "must be a number of at least 0 and below 1")
+        self._widths()
+        for name, known in (("activation", get_args(Activation)), ("precision", get_args(Precision))):
+            if getattr(self, name) not in known:
+                raise ParameterError(name, getattr(self, name), f"must be one of {', '.join(known)}")
+        if not isinstance(self.normalise, bool | np.bool_):
+            raise ParameterError("normalise", self.normalise, "must be True or False")
+        check_loss(self.loss)
+        check_regulariser(self.regulariser)
+        check_adjacency(self.adjacency)
+        check_search(self.search)
+        get_weighting(self.weighting)
+        thread_count(self.threads)
+        if self.memory_limit is not None:
+            parse_memory(self.memory_limit)
+
+    def _widths(self) -> tuple[int, ...]:
+        try:
+            hidden = tuple(self.hidden)
+        except TypeError:
+            hidden = (0,)
+        if any(isinstance(w, bool) or not isinstance(w, int | np.integer) or not 1 <= w < 2**31 for w in hidden):
+            raise ParameterError("hidden", self.hidden, "must be a sequence of widths of at least 1, such as [512]")
+        return (*(int(width) for width in hidden), int(self.dimensions))
+
+    def _settings(self) -> Settings:
+        return Settings(
+            widths=self._widths(),
+            activation=self.activation,
+            loss=self.loss,
+            margin=float(self.margin),
+            mined=int(self.mined),
+            negatives=int(self.negatives),
+            regulariser=self.regulariser,
+            strength=float(self.strength),
+            adjacency=self.adjacency,
+            keep=float(self.keep),
+            batch=int(self.batch),
+            passes=int(self.passes),
+            rate=float(self.rate),
+            precision=self.precision,
+            seed=int(self.seed),
+        )
+
+    def _fit(self, X: sp.csr_array, Y: sp.csr_array) -> None:
+        _require_torch()
+        self._check_memory(X, Y)
+        self._index = None
+        rows, held_out = self._split(Y)
+        scaled = self._scaled(X)
+        costs = get_weighting(self.weighting).costs(self.label_counts_, self.n_rows_).rescaled().positive
+        trainer = Trainer(scaled[rows], Y[rows], costs, self._settings(), thread_count(self.threads))
+        arrays = (X.indptr, X.indices, X.data, Y.indptr, Y.indices, costs)
+        described = (trainer.settings, self.held_out, self.average, self.patience, self.normalise, X.shape, Y.shape)
+
+        def measure(snapshot: fitting.Snapshot) -> float:
+            self._take(snapshot)
+            some = held_out[:_MEASURED_ROWS]
+            return evaluate(self._exact(scaled[some], 5, None, None), Y[some], ks=(5,))["nDCG@5"]
+
+        with closing(trainer), _one_torch_thread():
+            best, self.history_ = fitting.run(
+                trainer,
+                measure if len(held_out) else None,
+                Checkpoint(digest_of(described, arrays)),
+                average=int(self.average),
+                patience=int(self.patience),
+            )
+        self._take(best)
+        judged = (held_out if len(held_out) else rows)[:_LINK_ROWS]
+        self._link(scaled[judged], Y[judged])
+        self._build_index(scaled[rows[:_INDEX_ROWS]])
+
+    def _split(self, Y: sp.csr_array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Rows to train on, and rows held out, at random; every label keeps a row to train on."""
+        n = Y.shape[0]
+        wanted = min(round(self.held_out * n), n - 1) if Y.nnz else 0
+        left, held_out = self.label_counts_.copy(), np.zeros(n, np.bool_)
+        order = np.random.default_rng([self.seed, n]).permutation(n)
+        drawn: list[int] = []
+        for row in order:
+            if len(drawn) == wanted:
+                break
+            own = Y.indices[Y.indptr[row] : Y.indptr[row + 1]]
+            if len(own) and left[own].min() > 1:
+                left[own] -= 1
+                drawn.append(int(row))
+        held_out[drawn] = True
+        return np.flatnonzero(~held_out), np.array(drawn, np.int64)
+
+    def _take(self, snapshot: fitting.Snapshot) -> None:
+        """Become what was trained; scores are inner products until they are linked to odds."""
+        self.weights_, self.biases_ = folded(snapshot.features, snapshot.parameters, len(self._widths()))
+        self.lanes_, self.lane_labels_ = Lanes.of(unit_rows(snapshot.labels), self.label_counts_ > 0)
+        self.slope_, self.offset_ = 1.0, 0.0
+        self.recall_, self.index_kind_, self.index_effort_, self.index_bytes_ = 1.0, None, 0, None
+
+    def _link(self, X: sp.csr_array, Y: sp.csr_array) -> None:
+        top = self._exact(X, min(_LINK_PLACES, max(self.n_labels_, 1)), None, None)
+        self.slope_, self.offset_ = fit_link(top, Y)
+
+    def _estimate(self, X: sp.csr_array, Y: sp.csr_array) -> Estimate:
+        """From a few steps of the training itself."""
+        _require_torch()
+        counts = np.bincount(Y.indices, minlength=Y.shape[1]).astype(np.int64)
+        costs = get_weighting(self.weighting).costs(counts, X.shape[0]).rescaled().positive
+        threads = thread_count(self.threads)
+        trainer = Trainer(self._scaled(X), Y, costs, self._settings(), threads)
+        times = []
+        with closing(trainer), _one_torch_thread():
+            start = time.perf_counter()
+            for _ in trainer.steps(trainer.begin(), 0):
+                now = time.perf_counter()
+                times.append(now - start)
+                start = now
+                if len(times) > _PILOT_STEPS:
+                    break
+        steps = trainer.batches * int(self.passes)
+        model = 4e-6 * self._values(X.shape[1], Y.shape[1])
+        return Estimate(
+            seconds=steps * min(times) * (1 - self.held_out),
+            peak_memory_mb=(resident_memory() + self._bytes(X, Y)) / 1e6,
+            model_mb=model,
+            block_mb=0.0,
+            threads=threads,
+        )
+
+    def _values(self, n_features: int, n_labels: int) -> int:
+        widths = self._widths()
+        return n_features * widths[0] + n_labels * widths[-1] + sum(below * above for below, above in pairwise(widths))
+
+    def _bytes(self, X: sp.csr_array, Y: sp.csr_array) -> int:
+        """Memory that training takes besides the data: values, gradients' means and squares, and copies."""
+        copies = 3 + int(self.average) + 2
+        step = int(self.batch) * (
+            2 * sum(self._widths()) + 12 * min(int(self.negatives) + 6 * int(self.batch), Y.shape[1])
+        )
+        return 4 * (copies * self._values(X.shape[1], Y.shape[1]) + step) + 8 * X.nnz
+
+    def _check_memory(self, X: sp.csr_array, Y: sp.csr_array) -> None:
+        if self.memory_limit is None:
+            return
+        used, need = memory_in_use(), self._bytes(X, Y)
+        if used + need > parse_memory(self.memory_limit):
+            what = f"training takes {need / 1e6:,.0f} MB"
+            raise no_room(self.memory_limit, used, what, used + need, "features or dimensions")
+
+
+def _require_torch() -> None:
+    if find_spec("torch") is None:
+        raise InputError(
+            "EmbeddingClassifier is trained with torch, which is not installed: pip install 'longtail[neural]'."
+        )
+
+
+@contextmanager
+def _one_torch_thread() -> Iterator[None]:
+    """Let torch work with one thread: threads are ours, so that their number changes nothing."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -1,0 +1,139 @@
+"""From the first pass to the last: early stopping, the mean of the last states, and going on after a kill."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from longtail.engine.bags import Table
+from longtail.engine.checkpoint import Checkpoint
+from longtail.engine.progress import progress_bar
+from longtail.errors import Interrupted
+from longtail.learners.embedding.mapping import unit_rows
+from longtail.learners.embedding.training import Progress, State, Trainer
+
+HISTORY = ("loss", "regularisation", "gradient_norm", "rows_per_second", "held_out")
+
+
+class Snapshot(NamedTuple):
+    """Trained values: the two tables, and all other parameters by name."""
+
+    features: npt.NDArray[np.float32]
+    labels: npt.NDArray[np.float32]
+    parameters: dict[str, npt.NDArray[np.float32]]
+
+    def arrays(self) -> list[npt.NDArray[np.float32]]:
+        """All of them, in a fixed order."""
+        return [self.features, self.labels, *self.parameters.values()]
+
+    @classmethod
+    def of(cls, arrays: Sequence[npt.NDArray[np.float32]], names: Sequence[str]) -> Snapshot:
+        """Put together what `arrays` gave."""
+        return cls(arrays[0], arrays[1], dict(zip(names, arrays[2:], strict=True)))
+
+
+class Fitted(NamedTuple):
+    """The values that did best on the rows held out, and what each pass was like."""
+
+    best: Snapshot
+    history: dict[str, list[float]]
+
+
+def run(
+    trainer: Trainer,
+    measure: Callable[[Snapshot], float] | None,
+    checkpoint: Checkpoint,
+    *,
+    average: int,
+    patience: int,
+) -> Fitted:
+    """Train pass after pass, until the last one or until the rows held out stop getting better.
+
+    Parameters
+    ----------
+    trainer : Trainer
+    measure : callable or None
+        How good some values are on rows held out; without it the last ones are taken.
+    checkpoint : Checkpoint
+        Where the state is kept after every pass, and where it is looked for first.
+    average : int
+        The values measured and taken are the mean after so many passes, the newest ones.
+    patience : int
+        Passes without progress after which training ends.
+    """
+    state, passes = trainer.begin(), trainer.settings.passes if trainer.Y.nnz else 0
+    names = list(state.parameters)
+    history: list[list[float]] = []
+    window: deque[Snapshot] = deque(maxlen=average)
+    best, best_at = None, -1
+    saved = checkpoint.load()
+    if saved is not None:
+        state, window, best, best_at, history = _restored(saved, names, average)
+    with progress_bar("training embeddings", passes * trainer.batches, "steps") as advance:
+        advance(len(history) * trainer.batches)
+        try:
+            while len(history) < passes and not (best is not None and len(history) - 1 - best_at >= patience):
+                progress = _one_pass(trainer, state, len(history), advance, history)
+                window.append(_copy_of(state))
+                if measure is None:
+                    history.append([*progress, np.nan])
+                else:
+                    mean = _mean(window)
+                    history.append([*progress, measure(mean)])
+                    if best_at < 0 or history[-1][-1] > history[best_at][-1]:
+                        best, best_at = mean, len(history) - 1
+                checkpoint.save(_saved(state, window, best, best_at, history))
+        except KeyboardInterrupt:
+            raise Interrupted(
+                f"Stopped while training embeddings: {len(history):,} of {passes:,} passes were done."
+            ) from None
+    columns = np.array(history).T.tolist() if history else [[] for _ in HISTORY]
+    return Fitted(best or _mean(window or [_copy_of(state)]), dict(zip(HISTORY, columns, strict=True)))
+
+
+def _one_pass(trainer: Trainer, state: State, number: int, advance: Any, history: list[list[float]]) -> list[float]:
+    measured: list[Progress] = []
+    held_out = f", held out {history[-1][-1]:.2f}" if history and not np.isnan(history[-1][-1]) else ""
+    for progress in trainer.steps(state, number):
+        measured.append(progress)
+        remark = f"loss {progress.loss:.3f}, gradient {progress.gradient_norm:.2g}"
+        advance(1, f"{remark}, {progress.rows_per_second:,.0f} rows/s{held_out}")
+    return [float(value) for value in np.mean(measured, axis=0)]
+
+
+def _copy_of(state: State) -> Snapshot:
+    """Copy of the values; labels as unit vectors, because their lengths say nothing and must not weigh in a mean."""
+    parameters = {name: table.values.copy() for name, table in state.parameters.items()}
+    return Snapshot(state.features.values.copy(), unit_rows(state.labels.values), parameters)
+
+
+def _mean(window: Sequence[Snapshot]) -> Snapshot:
+    if len(window) == 1:
+        return window[0]
+    parts = zip(*(snapshot.arrays() for snapshot in window), strict=True)
+    return Snapshot.of([np.mean(part, axis=0, dtype=np.float32) for part in parts], list(window[0].parameters))
+
+
+def _saved(
+    state: State, window: Sequence[Snapshot], best: Snapshot | None, best_at: int, history: list[list[float]]
+) -> list[npt.NDArray[Any]]:
+    tables = [array for table in state.tables() for array in table]
+    kept = [array for snapshot in (*window, *([best] if best else [])) for array in snapshot.arrays()]
+    return [np.array([len(window), best_at], np.int64), np.array(history, np.float64), *tables, *kept]
+
+
+def _restored(
+    saved: list[npt.NDArray[Any]], names: list[str], average: int
+) -> tuple[State, deque[Snapshot], Snapshot | None, int, list[list[float]]]:
+    n_window, best_at = (int(value) for value in saved[0])
+    each = 2 + len(names)
+    tables = [Table(*saved[2 + 3 * number : 5 + 3 * number]) for number in range(each)]
+    state = State(tables[0], tables[1], dict(zip(names, tables[2:], strict=True)))
+    rest = saved[2 + 3 * each :]
+    snapshots = [Snapshot.of(rest[first : first + each], names) for first in range(0, len(rest), each)]
+    best = snapshots[n_window] if best_at >= 0 else None
+    return state, deque(snapshots[:n_window], average), best, best_at, saved[1].tolist()

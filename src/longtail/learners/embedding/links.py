@@ -1,0 +1,33 @@
+"""From inner products to log-odds."""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.sparse as sp
+
+from longtail.engine.stacking import fit_logistic
+from longtail.engine.topk import TopK
+from longtail.metrics.hits import are_true
+
+_RIDGE = 1e-3
+_LEAST_SLOPE = 1.0
+
+
+def fit_link(top: TopK, Y: sp.csr_array) -> tuple[float, float]:
+    """Slope and offset that turn the scores of a ranking into log-odds, from rows with known labels.
+
+    The order of the labels stays: the slope is above 0.
+
+    Examples
+    --------
+    >>> top = TopK(np.array([[0, 1], [1, 0]], np.int32), np.array([[0.9, 0.1], [0.8, 0.2]], np.float32))
+    >>> slope, offset = fit_link(top, sp.csr_array(np.array([[1, 0], [0, 1]], np.float32)))
+    >>> slope > 1
+    True
+    """
+    used = top.labels >= 0
+    truth, scores = are_true(top, Y)[used], top.scores[used].astype(np.float64)
+    if not len(scores):
+        return 1.0, 0.0
+    slope, offset = fit_logistic(scores[:, None], truth, _RIDGE)
+    return float(max(slope, _LEAST_SLOPE)), float(offset)

@@ -1,0 +1,58 @@
+"""What draws label embeddings together or apart, by name; each a mean over pairs, for unit vectors.
+
+In all of them, g is the matrix of inner products between the embeddings of two labels, and u their adjacency.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Literal, get_args
+
+from longtail.errors import ParameterError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Regulariser = Literal["glas", "spread-out", "laplacian", "gravity"]
+
+
+def glas(g: Tensor, u: Tensor, weights: Tensor) -> Tensor:
+    """Equation (3): the inner product of two labels should be their adjacency."""
+    return _mean((g - u).square(), weights)
+
+
+def spread_out(g: Tensor, u: Tensor, weights: Tensor) -> Tensor:
+    """Equation (2): labels should be orthogonal."""
+    return _mean(g.square(), weights)
+
+
+def laplacian(g: Tensor, u: Tensor, weights: Tensor) -> Tensor:
+    """Equation (4): adjacent labels should be near each other; |v - w|^2 is 2 - 2 v.w for unit vectors."""
+    return _mean((2 - 2 * g) * u, weights)
+
+
+def gravity(scores: Tensor, weights: Tensor) -> Tensor:
+    """Inner products of rows and labels, of shape (rows, labels), should be 0: the sum over rows of the mean square.
+
+    The regulariser of Krichene et al.: Efficient Training on Very Large Corpora via Gramian Estimation. ICLR 2019.
+    """
+    return (scores.square() * weights).sum() / weights.sum()
+
+
+BETWEEN_LABELS: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
+    "glas": glas,
+    "spread-out": spread_out,
+    "laplacian": laplacian,
+}
+
+
+def check_regulariser(regulariser: object) -> None:
+    """Refuse what is neither a name of a regulariser nor None."""
+    if regulariser is not None and regulariser not in get_args(Regulariser):
+        listed = ", ".join(get_args(Regulariser))
+        raise ParameterError("regulariser", regulariser, f"must be one of {listed}, or None")
+
+
+def _mean(values: Tensor, weights: Tensor) -> Tensor:
+    """Mean over pairs of labels, each label counted as often as its weight says."""
+    return (values * weights[:, None] * weights).sum() / weights.sum().square()

@@ -1,0 +1,350 @@
+"""Training of embeddings: algorithms 1 and 2 of the paper, a batch at a time, with the same bits for any thread count.
+
+A batch is cut into shards of rows; torch works on the shards, each with one thread, and kernels on the two tables.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from longtail.engine.bags import (
+    Bags,
+    ByFeature,
+    Table,
+    count_occurring,
+    draw_entries,
+    sort_by_feature,
+    step_features,
+    step_units,
+    sum_bags,
+)
+from longtail.engine.pool import Crew
+from longtail.learners.embedding.adjacency import Adjacency, LabelGraph
+from longtail.learners.embedding.losses import LOSSES, LossName, Step
+from longtail.learners.embedding.network import (
+    FIRST_SPREAD,
+    Activation,
+    Parameters,
+    column_squares,
+    embed,
+    first_parameters,
+)
+from longtail.learners.embedding.regularisers import BETWEEN_LABELS, Regulariser, gravity
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+_SHARD = 256  # rows
+_BAGS_AT_ONCE, _FEATURES_AT_ONCE, _LABELS_AT_ONCE = 64, 1024, 512
+_WARM_UP, _LEAST = 20, 0.02  # steps to the full rate, and the share of it that is left at the end
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What training depends on besides the data; see `EmbeddingClassifier`."""
+
+    widths: tuple[int, ...]
+    activation: Activation
+    loss: LossName
+    margin: float
+    mined: int
+    negatives: int
+    regulariser: Regulariser | None
+    strength: float
+    adjacency: Adjacency
+    keep: float
+    batch: int
+    passes: int
+    rate: float
+    precision: str
+    seed: int
+
+
+class State(NamedTuple):
+    """Everything that training changes."""
+
+    features: Table
+    labels: Table
+    parameters: Parameters
+
+    def tables(self) -> Iterator[Table]:
+        """All tables, in a fixed order."""
+        yield from (self.features, self.labels, *self.parameters.values())
+
+
+class Progress(NamedTuple):
+    """How training went, over some steps."""
+
+    loss: float
+    regularisation: float
+    gradient_norm: float
+    rows_per_second: float
+
+
+class _Batch(NamedTuple):
+    """Rows of a step, and the labels that are scored in it."""
+
+    bags: Bags
+    by_feature: ByFeature
+    labels: npt.NDArray[np.int32]  # of the step
+    truth: sp.csr_array  # rows by labels of the step
+    chosen: npt.NDArray[np.int64]  # place of one label of each row, -1 for none
+
+
+class Trainer:
+    """Trains embeddings of rows and labels pass by pass.
+
+    Parameters
+    ----------
+    X, Y : csr_array
+        Rows, scaled as they should be, and labels.
+    costs : ndarray of float32
+        Of each label where it is true.
+    settings : Settings
+    threads : int
+    """
+
+    def __init__(
+        self, X: sp.csr_array, Y: sp.csr_array, costs: npt.NDArray[np.float32], settings: Settings, threads: int
+    ) -> None:
+        self.settings = settings
+        self.X, self.Y, self.costs = X, Y, costs
+        self._seen = np.unique(Y.indices).astype(np.int32)
+        self._graph = LabelGraph(Y, settings.adjacency) if settings.regulariser in ("glas", "laplacian") else None
+        self._counts = np.zeros(X.shape[1], np.int64)
+        self._crew = Crew(threads)
+        self.batches = max(1, round(X.shape[0] / settings.batch))
+
+    def begin(self) -> State:
+        """State before the first pass."""
+        rng = np.random.default_rng(self.settings.seed)
+        widths = self.settings.widths
+        features = rng.standard_normal((self.X.shape[1], widths[0]), np.float32) * np.float32(FIRST_SPREAD)
+        labels = rng.standard_normal((self.Y.shape[1], widths[-1]), np.float32) / np.float32(np.sqrt(widths[-1]))
+        return State(Table.begin(features), Table.begin(labels), first_parameters(self.X.shape[1], widths, rng))
+
+    def steps(self, state: State, number: int) -> Iterator[Progress]:
+        """Go over all rows once, changing the state; `number` is that of the pass, from 0 on.
+
+        What is drawn depends on the seed and that number alone.
+        """
+        rng = np.random.default_rng([self.settings.seed, number])
+        squares = column_squares(state.features.values)
+        order = rng.permutation(self.X.shape[0])
+        for place, rows in enumerate(np.array_split(order, self.batches)):
+            start = time.perf_counter()
+            turn = number * self.batches + place + 1
+            loss, regularisation, total = self._step(state, self._drawn(rows, rng), squares, turn)
+            yield Progress(loss, regularisation, total**0.5, len(rows) / (time.perf_counter() - start))
+
+    def close(self) -> None:
+        """Let the threads go."""
+        self._crew.close()
+
+    def _rate(self, turn: int) -> float:
+        """Length of a step: it rises over the first steps, and falls to almost nothing as half a cosine."""
+        total = self.settings.passes * self.batches
+        falling = 0.5 * (1 + np.cos(np.pi * turn / (total + 1)))
+        return float(self.settings.rate * max(falling, _LEAST) * min(1.0, turn / min(_WARM_UP, total)))
+
+    def _drawn(self, rows: npt.NDArray[np.int64], rng: np.random.Generator) -> _Batch:
+        own = self.Y[rows]
+        counts = np.diff(own.indptr)
+        drawn = own.indptr[:-1] + (rng.random(len(rows)) * counts).astype(np.int64)
+        labels = self._labels_of(own, rng)
+        places = np.searchsorted(labels, own.indices).astype(np.int64)
+        padded = np.append(places, -1)  # for rows without labels at the end
+        return _Batch(
+            *self._bags(rows, rng),
+            labels,
+            sp.csr_array((np.ones(own.nnz, np.float32), places, own.indptr), shape=(len(rows), len(labels))),
+            np.where(counts > 0, padded[np.minimum(drawn, own.nnz)], -1),
+        )
+
+    def _labels_of(self, own: sp.csr_array, rng: np.random.Generator) -> npt.NDArray[np.int32]:
+        """Labels of a step: those of its rows, and others drawn at random."""
+        seen, wanted = self._seen, self.settings.negatives
+        if wanted >= len(seen):
+            return seen
+        others = seen[rng.integers(0, len(seen), wanted)]
+        return np.unique(np.concatenate([own.indices.astype(np.int32), others]))
+
+    def _bags(self, rows: npt.NDArray[np.int64], rng: np.random.Generator) -> tuple[Bags, ByFeature]:
+        X = self.X
+        room = int((X.indptr[rows + 1] - X.indptr[rows]).sum())
+        begin = np.empty(len(rows) + 1, np.int64)
+        indices, values = np.empty(room, np.int32), np.empty(room, np.float32)
+        seed = rng.integers(1, 2**63, dtype=np.uint64)
+        count = draw_entries(X.indptr, X.indices, X.data, rows, self.settings.keep, seed, begin, indices, values)
+        bags = Bags(begin, indices[:count], values[:count])
+        found = count_occurring(bags, self._counts)
+        sorted_ = ByFeature(
+            np.empty(found, np.int32), np.empty(found + 1, np.int64), np.empty(count, np.int32),
+            np.empty(count, np.float32),
+        )  # fmt: skip
+        sort_by_feature(bags, self._counts, sorted_)
+        return bags, sorted_
+
+    def _step(
+        self, state: State, batch: _Batch, squares: npt.NDArray[np.float64], turn: int
+    ) -> tuple[float, float, float]:
+        import torch
+
+        n, (features, labels, parameters) = len(batch.chosen), state
+        sums = np.empty((n, features.values.shape[1]), np.float32)
+        self._crew.each(
+            lambda first, last: sum_bags(*batch.bags, features.values, first, last, sums[first:last]), n, _BAGS_AT_ONCE
+        )
+        rows = labels.values[batch.labels]
+        units = torch.from_numpy(rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-15))
+        lengths = torch.from_numpy(np.sqrt(np.maximum(squares, 1e-30)).astype(np.float32))
+        weights = np.bincount(batch.chosen[batch.chosen >= 0], minlength=len(batch.labels)).astype(np.float32)
+        shards, regulariser = self._gradients(parameters, batch, sums, units, lengths, weights)
+        loss = sum(shard.loss for shard in shards)
+        by_units = np.sum([shard.by_units for shard in shards], axis=0)
+        by_units[regulariser.places] += regulariser.by_units
+        slopes = np.concatenate([shard.by_sums for shard in shards])
+        rate = self._rate(turn)
+        total = self._update(state, batch, slopes, by_units, squares, rate, turn)
+        for name, table in parameters.items():
+            gradient = np.sum([shard.by_parameters[name] for shard in shards], axis=0)
+            total += float(np.square(gradient).sum())
+            step_all(table, gradient, rate, turn)
+        return loss, regulariser.value, total
+
+    def _gradients(
+        self,
+        parameters: Parameters,
+        batch: _Batch,
+        sums: npt.NDArray[np.float32],
+        units: Tensor,
+        lengths: Tensor,
+        weights: npt.NDArray[np.float32],
+    ) -> tuple[list[_Gradients], _Regularised]:
+        """Gradients of each shard of a batch, and of the regulariser, which is worked out beside them."""
+        n = len(batch.chosen)
+        tasks: list[Callable[[], Any]] = [partial(self._regularise, batch, units, weights)]
+        for first in range(0, n, _SHARD):
+            last = min(first + _SHARD, n)
+            tasks.append(partial(self._shard, parameters, batch, sums, units, lengths, weights, first, last))
+        regularised, *shards = self._crew.all(tasks)
+        return shards, regularised
+
+    def _shard(
+        self,
+        parameters: Parameters,
+        batch: _Batch,
+        sums: npt.NDArray[np.float32],
+        units: Tensor,
+        lengths: Tensor,
+        weights: npt.NDArray[np.float32],
+        first: int,
+        last: int,
+    ) -> _Gradients:
+        """Loss and gradients of some rows of a batch."""
+        import torch
+
+        torch.set_num_threads(1)
+        settings, n = self.settings, len(batch.chosen)
+        leaf = torch.from_numpy(sums[first:last]).requires_grad_()
+        own = {name: torch.from_numpy(table.values).requires_grad_() for name, table in parameters.items()}
+        labels = units.detach().requires_grad_()
+        with torch.autocast("cpu", torch.bfloat16, enabled=settings.precision == "bfloat16"):
+            scores = embed(leaf, lengths, own, len(settings.widths), settings.activation) @ labels.T
+        step = Step(
+            scores.float(),
+            torch.from_numpy(batch.truth[first:last].toarray()),
+            torch.from_numpy(batch.chosen[first:last]),
+            torch.from_numpy(self.costs[batch.labels]),
+            own["scale"].exp(),
+            own["shift"],
+            settings.margin,
+            settings.mined,
+        )
+        loss = LOSSES[settings.loss](step) / n
+        whole = loss
+        if settings.regulariser == "gravity" and weights.any():
+            whole = loss + settings.strength * gravity(step.scores, torch.from_numpy(weights)) / n
+        whole.backward()  # type: ignore[no-untyped-call]
+        return _Gradients(
+            float(loss.detach()),
+            _gradient(leaf),
+            _gradient(labels),
+            {name: _gradient(tensor) for name, tensor in own.items()},
+        )
+
+    def _regularise(self, batch: _Batch, units: Tensor, weights: npt.NDArray[np.float32]) -> _Regularised:
+        """Value of the regulariser, and its gradient by the unit vectors of the labels that were drawn."""
+        import torch
+
+        torch.set_num_threads(1)
+        settings, drawn = self.settings, np.flatnonzero(weights)
+        if settings.regulariser not in BETWEEN_LABELS or not settings.strength or not len(drawn):
+            return _Regularised(0.0, drawn[:0], np.empty((0, units.shape[1]), np.float32))
+        leaf = units[torch.from_numpy(drawn)].requires_grad_()
+        near = torch.from_numpy(self._graph.among(batch.labels[drawn])) if self._graph else torch.zeros(())
+        value = BETWEEN_LABELS[settings.regulariser](leaf @ leaf.T, near, torch.from_numpy(weights[drawn]))
+        (settings.strength * value).backward()  # type: ignore[no-untyped-call]
+        return _Regularised(float(value.detach()), drawn, _gradient(leaf))
+
+    def _update(
+        self,
+        state: State,
+        batch: _Batch,
+        slopes: npt.NDArray[np.float32],
+        by_units: npt.NDArray[np.float32],
+        squares: npt.NDArray[np.float64],
+        rate: float,
+        turn: int,
+    ) -> float:
+        """Take the step with both tables; the squared length of their gradients."""
+
+        def features(first: int, last: int) -> tuple[float, npt.NDArray[np.float64]]:
+            change = np.zeros(slopes.shape[1])
+            return step_features(batch.by_feature, slopes, state.features, rate, turn, first, last, change), change
+
+        def labels(first: int, last: int) -> float:
+            total: float = step_units(batch.labels, by_units, state.labels, rate, turn, first, last)
+            return total
+
+        done = self._crew.each(features, len(batch.by_feature.features), _FEATURES_AT_ONCE)
+        for _, change in done:
+            squares += change
+        return sum(total for total, _ in done) + sum(self._crew.each(labels, len(batch.labels), _LABELS_AT_ONCE))
+
+
+class _Gradients(NamedTuple):
+    loss: float
+    by_sums: npt.NDArray[np.float32]
+    by_units: npt.NDArray[np.float32]
+    by_parameters: dict[str, npt.NDArray[np.float32]]
+
+
+class _Regularised(NamedTuple):
+    value: float
+    places: npt.NDArray[np.int64]
+    by_units: npt.NDArray[np.float32]
+
+
+def step_all(table: Table, gradient: npt.NDArray[np.float32], rate: float, turn: int) -> None:
+    """Take one step of Adam with a whole table; the constants are those of the kernels."""
+    table.means[...] += np.float32(0.1) * (gradient - table.means)
+    table.squares[...] += np.float32(0.001) * (gradient * gradient - table.squares)
+    growth = 1 / (1 - 0.999**turn)
+    table.values[...] -= rate / (1 - 0.9**turn) * table.means / (np.sqrt(table.squares * growth) + 1e-8)
+
+
+def _gradient(tensor: Tensor) -> npt.NDArray[np.float32]:
+    """Gradient of a leaf; 0 where the loss doesn't depend on it."""
+    if tensor.grad is None:
+        return np.zeros(tuple(tensor.shape), np.float32)
+    found: Any = tensor.grad.numpy()
+    return np.asarray(found, np.float32)

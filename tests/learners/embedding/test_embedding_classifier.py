@@ -1,0 +1,345 @@
+"""The embedding classifier: the contract, and what is its own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+pytest.importorskip("torch", reason="the embeddings are trained with torch")
+
+from longtail import EmbeddingClassifier, Model, TextLearner, datasets, evaluate, load, recipe, resumable
+from longtail.errors import InputError, Interrupted, ParameterError
+from longtail.learners.embedding import fitting, training
+from longtail.weighting import InversePropensity
+from tests.learners.contract import MatrixContract, assert_same, small_data
+
+
+def small(**params):
+    return EmbeddingClassifier(**{"dimensions": 16, "batch": 16, "passes": 6, "rate": 0.02, "held_out": 0.1, **params})
+
+
+class TestContract(MatrixContract):
+    other_params = {"strength": 3.0, "adjacency": "jaccard"}  # noqa: RUF012
+
+    def make(self, **params):
+        return small(**params)
+
+
+class TestContractOfLayersAndMargins(MatrixContract):
+    other_params = {"margin": 0.5}  # noqa: RUF012
+
+    def make(self, **params):
+        return small(
+            **{"hidden": (24,), "activation": "linear", "loss": "margin", "regulariser": "spread-out", **params}
+        )
+
+
+@pytest.mark.parametrize("loss", ["logistic", "softmax", "margin", "negative-mining"])
+def test_every_loss_learns(loss):
+    X, Y = small_data(n_rows=400)
+    learner = small(loss=loss, passes=10).fit(X[:300], Y[:300])
+    assert learner.score(X[300:], Y[300:]) > 0.75
+    losses = learner.history_["loss"]
+    assert losses[-1] < 0.7 * losses[0]
+
+
+@pytest.mark.parametrize("regulariser", [None, "glas", "spread-out", "laplacian", "gravity"])
+@pytest.mark.parametrize("adjacency", ["arithmetic", "pmi"])
+def test_every_regulariser_trains(regulariser, adjacency):
+    X, Y = small_data(n_rows=200)
+    learner = small(regulariser=regulariser, adjacency=adjacency).fit(X, Y)
+    assert learner.score(X, Y) > 0.7
+
+
+def test_regularisers_do_what_they_are_for():
+    """Labels that are always together come together with GLaS and the Laplacian, and are kept apart by spread-out."""
+    X, Y = small_data(n_rows=300)
+    nearness = {}
+    for regulariser in (None, "glas", "spread-out", "laplacian"):
+        vectors = small(regulariser=regulariser, strength=300.0, passes=10).fit(X, Y).label_embeddings_
+        products = vectors @ vectors.T
+        np.fill_diagonal(products, 0)
+        nearness[regulariser] = products[3, 10], np.abs(products[:3, 6:9]).mean()
+    assert nearness["spread-out"][0] < nearness[None][0] < nearness["glas"][0]
+    assert nearness["glas"][0] > 0.8
+    assert nearness["laplacian"][0] > 0.8
+    assert nearness["spread-out"][1] < nearness[None][1]
+
+
+def test_weighting_brings_rare_labels_up():
+    X, Y = small_data(n_rows=600, n_labels=60, n_features=80)
+    rare = np.argsort(np.asarray(Y.sum(axis=0)).ravel())[1:30]
+    ranked = {}
+    for weighting in (None, "pw-cb", InversePropensity()):
+        top = small(weighting=weighting, passes=8).fit(X, Y).predict_topk(X, 3)
+        ranked[str(weighting)] = np.isin(top.labels, rare).mean()
+    assert ranked["None"] < ranked["pw-cb"]
+    assert ranked["None"] < ranked["InversePropensity()"]
+
+
+def test_label_embeddings_are_of_length_1():
+    X, Y = small_data()
+    learner = small().fit(X, Y)
+    lengths = np.linalg.norm(learner.label_embeddings_, axis=1)
+    held = learner.label_counts_ > 0
+    np.testing.assert_allclose(lengths[held & (lengths > 0)], 1, rtol=1e-5)
+    assert (lengths[~held] == 0).all()
+    assert learner.label_embeddings_.shape == (14, 16)
+
+
+def test_rows_are_embedded_where_their_labels_are():
+    X, Y = small_data(n_rows=400)
+    learner = small(passes=10).fit(X, Y)
+    embedded = learner.embed(X)
+    assert embedded.shape == (400, 16)
+    top = learner.predict_topk(X, 1)
+    np.testing.assert_array_equal((embedded @ learner.label_embeddings_.T).argmax(axis=1), top.labels[:, 0])
+
+
+def test_similar_labels():
+    X, Y = small_data(n_rows=300)
+    learner = small(strength=300.0, passes=10).fit(X, Y)
+    near = learner.similar(3, k=4)
+    assert near[0][0] == 10  # its twin
+    assert [score for _, score in near] == sorted((score for _, score in near), reverse=True)
+    assert 3 not in [label for label, _ in near]
+    assert len(learner.similar(3, k=99)) == 12  # neither itself nor the label without rows
+    with pytest.raises(InputError, match="no training row"):
+        learner.similar(5)
+    with pytest.raises(ParameterError, match="label must be"):
+        learner.similar(14)
+
+
+def test_scores_are_log_odds():
+    """Among what is predicted with a chance of about one half, about one half is true."""
+    X, Y = small_data(n_rows=3000)
+    learner = small(passes=3, held_out=0.2).fit(X[:2000], Y[:2000])
+    top = learner.predict_topk(X[2000:], 14)
+    chances = 1 / (1 + np.exp(-top.scores))
+    truth = np.take_along_axis(Y[2000:].toarray(), np.maximum(top.labels, 0), axis=1)
+    for low, high in ((0.1, 0.4), (0.4, 0.7), (0.7, 0.95)):
+        some = (chances > low) & (chances < high) & (top.labels >= 0)
+        if some.sum() > 100:
+            assert truth[some].mean() == pytest.approx(chances[some].mean(), abs=0.12)
+
+
+def test_training_stops_when_the_rows_held_out_stop_getting_better():
+    X, Y = small_data(n_rows=300)
+    rng = np.random.default_rng(0)
+    noise = sp.csr_array(Y[rng.permutation(300)])  # labels that have nothing to do with the rows
+    learner = small(passes=40, patience=2, held_out=0.3).fit(X, noise)
+    measured = learner.history_["held_out"]
+    assert len(measured) < 40
+    assert max(measured) == measured[-3]
+
+
+def test_without_rows_held_out_the_last_pass_counts():
+    X, Y = small_data()
+    learner = small(held_out=0.0, passes=3).fit(X, Y)
+    assert len(learner.history_["loss"]) == 3
+    assert np.isnan(learner.history_["held_out"]).all()
+
+
+def test_the_mean_of_the_last_passes(monkeypatch):
+    X, Y = small_data()
+    kept = []
+    copied = fitting._copy_of
+    monkeypatch.setattr(fitting, "_copy_of", lambda state: kept.append(copied(state)) or kept[-1])
+    taken = []
+    mean = fitting._mean
+    monkeypatch.setattr(fitting, "_mean", lambda window: taken.append(mean(window)) or taken[-1])
+    small(held_out=0.0, average=3, passes=5).fit(X, Y)
+    wanted = np.mean([snapshot.features for snapshot in kept[-3:]], axis=0)
+    np.testing.assert_allclose(taken[-1].features, wanted, rtol=1e-5)
+
+
+class _KilledError(Exception):
+    pass
+
+
+def test_a_killed_training_goes_on_where_it_was(tmp_path, monkeypatch):
+    X, Y = small_data()
+    whole = small(average=2).fit(X, Y)
+    steps, started = training.Trainer.steps, []
+
+    def dies(self, state, number):
+        started.append(number)
+        for at, progress in enumerate(steps(self, state, number)):
+            if number == 3 and at == 2 and len(started) == 4:
+                raise _KilledError
+            yield progress
+
+    monkeypatch.setattr(training.Trainer, "steps", dies)
+    with pytest.raises(_KilledError), resumable(tmp_path / "unfinished"):
+        small(average=2).fit(X, Y)
+    with resumable(tmp_path / "unfinished"):
+        resumed = small(average=2, threads=1).fit(X, Y)
+    assert started[4:] == [3, 4, 5][: len(started) - 4]
+    assert_same(resumed.predict_topk(X, 5), whole.predict_topk(X, 5))
+    for name in ("loss", "regularisation", "gradient_norm", "held_out"):
+        assert resumed.history_[name] == whole.history_[name]
+
+
+def test_other_parameters_dont_go_on_from_it(tmp_path, monkeypatch):
+    X, Y = small_data()
+    monkeypatch.setattr(fitting, "_mean", lambda window: (_ for _ in ()).throw(_KilledError))
+    with pytest.raises(_KilledError), resumable(tmp_path / "unfinished"):
+        small(held_out=0.0).fit(X, Y)
+    with pytest.raises(InputError, match="another training"), resumable(tmp_path / "unfinished"):
+        small(held_out=0.0, strength=1.0).fit(X, Y)
+
+
+def test_ctrl_c_says_how_far_it_came(monkeypatch):
+    X, Y = small_data()
+    steps = training.Trainer.steps
+
+    def interrupted(self, state, number):
+        if number == 2:
+            raise KeyboardInterrupt
+        yield from steps(self, state, number)
+
+    monkeypatch.setattr(training.Trainer, "steps", interrupted)
+    with pytest.raises(Interrupted, match="2 of 6 passes"):
+        small().fit(X, Y)
+
+
+def test_training_without_torch_is_an_error_and_prediction_works(tmp_path):
+    X, Y = small_data()
+    learner = small().fit(X, Y)
+    Model(learner).save(tmp_path / "model")
+    expected = learner.predict_topk(X[:3], 2).labels.tolist()
+    script = f"""
+import importlib.util
+import sys
+class WithoutTorch:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == "torch":
+            raise ModuleNotFoundError(name)
+sys.meta_path.insert(0, WithoutTorch())
+find = importlib.util.find_spec
+importlib.util.find_spec = lambda name, *more: None if name == "torch" else find(name, *more)
+import numpy as np
+from longtail import EmbeddingClassifier, load
+from longtail.errors import InputError
+model = load({str(tmp_path / "model")!r})
+X = np.array({X[:3].toarray().tolist()!r})
+assert model.predict_topk(X, 2).labels.tolist() == {expected!r}
+try:
+    EmbeddingClassifier().fit([[1], [2]], [[1], [0]])
+except InputError as error:
+    assert "longtail[neural]" in str(error)
+else:
+    raise SystemExit("trained")
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("dimensions", 0), ("hidden", (0,)), ("hidden", 5), ("hidden", ["x"]), ("activation", "tanh"),
+        ("loss", "hinge"), ("margin", -1), ("mined", 0), ("negatives", -1), ("regulariser", "l2"),
+        ("strength", float("nan")), ("adjacency", "x"), ("keep", 0), ("keep", 1.1), ("batch", 0), ("passes", 0),
+        ("rate", 0), ("held_out", 1.0), ("patience", 0), ("average", 0), ("search", "brute"), ("precision", "float16"),
+        ("normalise", 1), ("seed", -1), ("threads", 0), ("memory_limit", "x"), ("weighting", "x"),
+    ],
+)  # fmt: skip
+def test_wrong_parameters_are_refused(name, value):
+    X, Y = small_data()
+    with pytest.raises(ParameterError, match=name):
+        small(**{name: value}).fit(X, Y)
+
+
+def test_too_little_memory_is_refused_before_training():
+    X, Y = small_data()
+    with pytest.raises(ParameterError, match="leaves no room"):
+        small(memory_limit="1MB").fit(X, Y)
+
+
+def test_labels_of_a_step_are_those_of_its_rows_and_others():
+    X, Y = small_data(n_rows=100, n_labels=300)
+    trainer = training.Trainer(X, Y, np.ones(300, np.float32), small(negatives=20)._settings(), 1)
+    rows = np.arange(2)
+    batch = trainer._drawn(rows, np.random.default_rng(0))
+    own = set(Y[rows].indices)
+    assert own <= set(batch.labels)
+    assert 5 < len(set(batch.labels) - own) <= 20
+    assert np.diff(batch.labels).min() > 0
+    np.testing.assert_array_equal(batch.truth.toarray(), Y[rows][:, batch.labels].toarray())
+    for row, place in zip(rows, batch.chosen, strict=True):
+        assert Y[row, batch.labels[place]] == 1
+    whole = training.Trainer(X, Y, np.ones(300, np.float32), small(negatives=300)._settings(), 1)
+    np.testing.assert_array_equal(whole._drawn(rows, np.random.default_rng(0)).labels, np.unique(Y.indices))
+
+
+def test_one_true_label_of_each_row_is_drawn_evenly():
+    X = sp.csr_array(np.ones((3, 1), np.float32))
+    Y = sp.csr_array(np.array([[1, 1, 1, 1], [0, 0, 1, 0], [0, 0, 0, 0]], np.float32))
+    trainer = training.Trainer(X, Y, np.ones(4, np.float32), small(negatives=4)._settings(), 1)
+    rng = np.random.default_rng(0)
+    drawn = np.array([trainer._drawn(np.arange(3), rng).chosen for _ in range(400)])
+    np.testing.assert_allclose(np.bincount(drawn[:, 0], minlength=4), 100, atol=40)
+    assert set(drawn[:, 1]) == {2}
+    assert set(drawn[:, 2]) == {-1}
+
+
+def test_a_step_follows_the_gradient_of_the_whole_objective():
+    """The gradients that are handed to Adam, by numeric differences of loss and regulariser together."""
+    X, Y = (part[10:22] for part in small_data())  # each row with features: at the origin there is no gradient
+    settings = small(hidden=(5,), dimensions=4, negatives=14, keep=1.0, strength=7.0)._settings()
+    trainer = training.Trainer(X, Y, np.linspace(0.5, 2, 14).astype(np.float32), settings, 1)
+    state = trainer.begin()
+    batch = trainer._drawn(np.arange(12), np.random.default_rng(1))
+    squares = np.sqrt(training.column_squares(state.features.values))
+
+    def objective():
+        import torch
+
+        sums = np.asarray(X @ state.features.values, np.float32)
+        rows = state.labels.values[batch.labels]
+        units = torch.from_numpy(rows / np.linalg.norm(rows, axis=1, keepdims=True))
+        weights = np.bincount(batch.chosen[batch.chosen >= 0], minlength=len(batch.labels)).astype(np.float32)
+        lengths = torch.from_numpy(squares.astype(np.float32))
+        shards, regulariser = trainer._gradients(state.parameters, batch, sums, units, lengths, weights)
+        return sum(shard.loss for shard in shards) + 7.0 * regulariser.value, shards
+
+    _, shards = objective()
+    for name in ("weights1", "bias0", "length1", "scale"):
+        values, gradient = state.parameters[name].values, sum(shard.by_parameters[name] for shard in shards)
+        for place in list(np.ndindex(values.shape))[:4]:
+            before = values[place]
+            ends = []
+            for nudge in (2e-3, -2e-3):
+                values[place] = before + nudge
+                ends.append(objective()[0])
+            values[place] = before
+            assert gradient[place] == pytest.approx((ends[0] - ends[1]) / 4e-3, rel=0.05, abs=2e-3), name
+
+
+def test_mixed_precision_learns_the_same():
+    X, Y = small_data(n_rows=300)
+    full, mixed = (small(precision=precision).fit(X, Y) for precision in ("float32", "bfloat16"))
+    assert abs(full.score(X, Y) - mixed.score(X, Y)) < 0.1
+
+
+def test_prediction_is_the_same_after_saving(tmp_path):
+    X, Y = small_data()
+    learner = small(hidden=[8]).fit(X, Y)
+    Model(learner).save(tmp_path / "model")
+    again = load(tmp_path / "model").learner
+    assert_same(again.predict_topk(X, 4), learner.predict_topk(X, 4))
+    assert again.history_ == learner.history_
+    assert again.similar(3) == learner.similar(3)
+
+
+def test_recipes_on_real_data():
+    train, test = datasets.load("debian-tags:train"), datasets.load("debian-tags:test")
+    found = {}
+    for name in ("glas", "embedding"):
+        learner = TextLearner(learner=recipe(name, dimensions=64, passes=3)).fit(train.texts, train.Y)
+        found[name] = evaluate(learner.predict_topk(test.texts, 5), test.Y, ks=(1, 5))["P@1"]
+    assert min(found.values()) > 70
