@@ -53,6 +53,8 @@ bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/bench_forest_scaling.py
 	$(BIN)/python benchmarks/simulate_missing_labels.py
 	$(BIN)/python benchmarks/bench_tail.py
+	$(BIN)/python benchmarks/bench_embeddings.py
+	$(BIN)/python benchmarks/bench_embedding_steps.py
 
 clean:
 	rm -rf $(VENV) .venv-bench demo .mypy_cache .pytest_cache .ruff_cache .hypothesis benchmarks/.cache

@@ -1,13 +1,17 @@
 """scikit-learn's own checks, as far as they can apply to estimators whose Y is a matrix of labels."""
 
+from importlib.util import find_spec
+
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from longtail.learners import InstanceForest, LabelTree, OneVsRest, Popularity
-from longtail.tail import CentroidReranker
+from longtail.learners import EmbeddingClassifier, InstanceForest, LabelTree, OneVsRest, Popularity
+from longtail.tail import CentroidReranker, RankNet, Stacked, TailDial, TAug
 
 LEARNERS = [
     *(Popularity(), OneVsRest(), LabelTree(), InstanceForest(trees=3)),
     CentroidReranker(learner=InstanceForest(trees=3)),
+    *(TailDial(), RankNet(learner=OneVsRest(), width=2), Stacked(), TAug(learner=OneVsRest(), copies=1)),
+    *((EmbeddingClassifier(dimensions=4, passes=1),) if find_spec("torch") else ()),
 ]
 
 WORDING = "asks for the wording of scikit-learn's message; the error is raised, in longtail's words"

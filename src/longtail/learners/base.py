@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from math import isnan
 from numbers import Real
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +27,7 @@ from longtail.learners.explanation import Explanation
 from longtail.metrics import evaluate
 from longtail.propensity import Propensity, get_propensity
 
+_KEPT_FACTORS = 2  # of each learner: a dial may have one position for the first place and one for the others
 _LARGEST_FACTOR = 1e30  # products with it stay finite in single precision
 
 
@@ -52,7 +54,6 @@ class Learner(BaseEstimator):
     _decision_threshold: ClassVar[float] = 0.0
 
     _data_propensity: Propensity | None = None  # known of the data besides; a model sets it
-    _last_factors: tuple[object, object, object, npt.NDArray[np.float32]] | None = None
 
     n_features_in_: int
     n_labels_: int
@@ -210,17 +211,20 @@ class Learner(BaseEstimator):
 
     def _tail_factors(self, tail: float) -> npt.NDArray[np.float32]:
         """Inverse propensities to the power of `tail`; the last ones asked for are kept."""
-        propensity, last = given_propensity(self, self._data_propensity), self._last_factors
-        asked = (tail, propensity if isinstance(propensity, str | None) else str(vars(propensity)))
-        if last is None or last[0] != asked or last[1] is not self.label_counts_ or last[2] is not propensity:
+        propensity, kept = given_propensity(self, self._data_propensity), _factors.setdefault(self, {})
+        asked = (tail, self.n_rows_, propensity if isinstance(propensity, str | None) else str(vars(propensity)))
+        found = kept.get(asked)
+        if found is None or found.label_counts is not self.label_counts_ or found.propensity is not propensity:
             if len(self.label_counts_) != self.n_labels_:
                 raise ModelError(
                     "The counts of the labels don't fit the model: its files were changed; train it again."
                 )
             inverse = get_propensity(propensity).inverse(self.label_counts_, self.n_rows_)
             factors = np.minimum(inverse**tail, _LARGEST_FACTOR).astype(np.float32)
-            last = self._last_factors = (asked, self.label_counts_, propensity, factors)
-        return last[3]
+            if len(kept) >= _KEPT_FACTORS:
+                kept.clear()
+            found = kept[asked] = _Factors(self.label_counts_, propensity, factors)
+        return found.factors
 
     def _log_scores(self, scores: npt.NDArray[np.floating[Any]]) -> npt.NDArray[np.floating[Any]]:
         """Logarithms of scores, for what multiplies them; a learner whose scores may be negative gives a link here."""
@@ -308,6 +312,17 @@ class Learner(BaseEstimator):
         tags.target_tags.single_output = False
         tags.input_tags.sparse = True
         return tags
+
+
+class _Factors(NamedTuple):
+    """Factors of all labels, and what they were worked out from."""
+
+    label_counts: npt.NDArray[np.int64]
+    propensity: Propensity | str | None
+    factors: npt.NDArray[np.float32]
+
+
+_factors: WeakKeyDictionary[Learner, dict[tuple[object, ...], _Factors]] = WeakKeyDictionary()
 
 
 def nested(learner: Learner) -> Iterator[tuple[str, Learner]]:

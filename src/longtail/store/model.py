@@ -24,6 +24,7 @@ from longtail.engine.progress import progress_bar, show_progress
 from longtail.engine.topk import TopK
 from longtail.errors import InputError, ModelError, ParameterError
 from longtail.learners import Calibration, Explanation, Learner
+from longtail.learners.base import checked_k
 from longtail.learners.calibration import Bins, Method
 from longtail.learners.dial import propensity_of
 from longtail.metrics import Evaluator, Scores, calibration_error
@@ -103,6 +104,12 @@ class Model:
     def takes_texts(self) -> bool:
         """Whether the rows to predict are texts, rather than features."""
         return bool(get_tags(self.learner).input_tags.string)
+
+    @property
+    def label_embeddings(self) -> npt.NDArray[np.float32] | None:
+        """Embedding of each label, 0 for labels without one; None for a model whose learner has no embeddings."""
+        embedded = _embedded(self.learner)
+        return None if embedded is None else embedded.label_embeddings_
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the model as a directory, whole or not at all; an older model at `path` is replaced.
@@ -264,6 +271,37 @@ class Model:
         found = self.learner.explain(self.rows(rows) if not self.takes_texts else rows, ids, k=k)
         return [why.renamed(name=None if self.label_names is None else self.label_names[why.label]) for why in found]
 
+    def similar(self, label: int | str, k: int = 10) -> list[tuple[str, float]]:
+        """Find the labels whose embeddings are nearest to that of a label, for a model that has label embeddings.
+
+        Parameters
+        ----------
+        label : int or str
+            Id or name.
+        k : int
+            Labels to give, fewer where there are fewer with an embedding.
+
+        Returns
+        -------
+        list of (str, float)
+            Names, as `predict_names` gives them, and inner products, which are 1 at most; nearest first.
+        """
+        return self.names(self.similar_topk(label, k))[0]
+
+    def similar_topk(self, label: int | str, k: int = 10) -> TopK:
+        """Find the labels that `similar` names, as ids and inner products in one row."""
+        k = min(checked_k(k), max(self.n_labels, 1))
+        embedded = _embedded(self.learner)
+        if embedded is None:
+            raise InputError("The model has no label embeddings: models of the recipes glas and embedding have them.")
+        chosen = self._id(label)
+        if self.label_counts[chosen] == 0:
+            name = chosen if self.label_names is None else repr(self.label_names[chosen])
+            raise InputError(f"Label {name} has no training row, so it has no embedding.")
+        found = embedded.similar(chosen, k)
+        labels = np.array([near for near, _ in found], np.int32).reshape(1, -1)
+        return TopK(labels, np.array([product for _, product in found], np.float32).reshape(1, -1))
+
     def add_labels(self, X: Any, Y: Any, label_names: Sequence[str] | None = None) -> Self:
         """Learn new labels from rows or texts and leave the others as they are; see `OneVsRest.add_labels`.
 
@@ -361,6 +399,15 @@ class Model:
             raise ParameterError(name, unknown[0], "must hold names of labels that the model knows")
         return [ids[label] if isinstance(label, str) else label for label in labels]
 
+    def _id(self, label: Any) -> int:
+        """Id of one label that is given by its name or id."""
+        names = self.label_names or []
+        if isinstance(label, str) and label in names:
+            return names.index(label)
+        if isinstance(label, int | np.integer) and not isinstance(label, bool) and 0 <= label < self.n_labels:
+            return int(label)
+        raise ParameterError("label", label, f"must be the name of a label, or an id below {self.n_labels}")
+
     def truth_and_weights(self, dataset: Dataset) -> tuple[sp.csr_array, npt.NDArray[np.float64]]:
         """Labels of the data set as `aligned_labels` gives them, and the inverse propensity of each."""
         Y, n_new = self.aligned_labels(dataset)
@@ -387,6 +434,13 @@ class Model:
                 "No row has a label that the model was trained on: use rows with the labels of its training data."
             )
         return Y, len(ids) - self.n_labels
+
+
+def _embedded(learner: Any) -> Any:
+    """The learner that has label embeddings: this one, or the one that it goes around; None where there is none."""
+    while learner is not None and not hasattr(learner, "label_embeddings_"):
+        learner = getattr(learner, "learner_", None)
+    return learner
 
 
 def load(path: str | PathLike[str], *, verify: bool = False) -> Model:

@@ -124,7 +124,7 @@ class CentroidReranker(Around):
             raise InputError(f"{type(grown).__name__} has no trees over rows that more could join: train it anew.")
         grown.add_trees(X, Y, trees)
         with self._whole_or_unchanged():
-            self.learner, self.learner_, self._last_factors = clone(grown), grown, None
+            self.learner, self.learner_ = clone(grown), grown
             self.n_rows_, self.label_counts_ = grown.n_rows_, grown.label_counts_
         return self
 

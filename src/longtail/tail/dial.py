@@ -141,8 +141,6 @@ class TailDial(Around):
 
     _stored: ClassVar[tuple[str, ...]] = ("learner_", "tail_", "first_")
 
-    _kept_first: tuple[object, object, object, npt.NDArray[np.float32]] | None = None
-
     learner_: Learner
     tail_: float
     first_: float
@@ -218,15 +216,8 @@ class TailDial(Around):
         top = self._weighted_topk(X, k, allowed, self._tail_factors(self.tail_))
         if self.first_ == self.tail_:
             return top
-        first = self._weighted_topk(X, 1, allowed, self._first_factors()).labels
+        first = self._weighted_topk(X, 1, allowed, self._tail_factors(self.first_)).labels
         return _put_first(top, first)
-
-    def _first_factors(self) -> npt.NDArray[np.float32]:
-        """Factors for the first place; kept apart from those of `tail`, which are asked for at every turn."""
-        asked, self._last_factors = self._last_factors, self._kept_first
-        factors = self._tail_factors(self.first_)
-        self._kept_first, self._last_factors = self._last_factors, asked
-        return factors
 
     def _weighted_topk(
         self,

@@ -70,6 +70,19 @@ def test_regularisers_do_what_they_are_for():
     assert nearness["spread-out"][1] < nearness[None][1]
 
 
+def test_labels_of_the_regulariser():
+    X, Y = small_data(n_rows=60, n_labels=200)
+    for sampling, wanted in (("even", 1.0), ("rows", 60.0)):
+        trainer = training.Trainer(X, Y, np.ones(200, np.float32), small(sampling=sampling)._settings(), 1)
+        batch = trainer._drawn(np.arange(60), np.random.default_rng(0))
+        labelled = (np.diff(Y.indptr) > 0).sum()
+        if sampling == "even":
+            assert set(batch.weights) == {wanted}
+        else:
+            np.testing.assert_array_equal(batch.weights, np.bincount(batch.chosen[batch.chosen >= 0], minlength=199))
+            assert batch.weights.sum() == labelled
+
+
 def test_weighting_brings_rare_labels_up():
     X, Y = small_data(n_rows=600, n_labels=60, n_features=80)
     rare = np.argsort(np.asarray(Y.sum(axis=0)).ravel())[1:30]
@@ -243,7 +256,8 @@ else:
     [
         ("dimensions", 0), ("hidden", (0,)), ("hidden", 5), ("hidden", ["x"]), ("activation", "tanh"),
         ("loss", "hinge"), ("margin", -1), ("mined", 0), ("negatives", -1), ("regulariser", "l2"),
-        ("strength", float("nan")), ("adjacency", "x"), ("keep", 0), ("keep", 1.1), ("batch", 0), ("passes", 0),
+        ("strength", float("nan")), ("sampling", "all"), ("adjacency", "x"),
+        ("keep", 0), ("keep", 1.1), ("batch", 0), ("passes", 0),
         ("rate", 0), ("held_out", 1.0), ("patience", 0), ("average", 0), ("search", "brute"), ("precision", "float16"),
         ("normalise", 1), ("seed", -1), ("threads", 0), ("memory_limit", "x"), ("weighting", "x"),
     ],
@@ -302,9 +316,8 @@ def test_a_step_follows_the_gradient_of_the_whole_objective():
         sums = np.asarray(X @ state.features.values, np.float32)
         rows = state.labels.values[batch.labels]
         units = torch.from_numpy(rows / np.linalg.norm(rows, axis=1, keepdims=True))
-        weights = np.bincount(batch.chosen[batch.chosen >= 0], minlength=len(batch.labels)).astype(np.float32)
         lengths = torch.from_numpy(squares.astype(np.float32))
-        shards, regulariser = trainer._gradients(state.parameters, batch, sums, units, lengths, weights)
+        shards, regulariser = trainer._gradients(state.parameters, batch, sums, units, lengths)
         return sum(shard.loss for shard in shards) + 7.0 * regulariser.value, shards
 
     _, shards = objective()

@@ -129,12 +129,12 @@ def capped(k: int, model: Model) -> int:
     return min(k, max(model.n_labels, 1))
 
 
-def find_label(name: str, model: Model) -> int:
-    """Id of a label that is given by its name, or by its id."""
+def find_label(name: str, model: Model, argument: str = "--label") -> int:
+    """Id of a label that is given by its name, or by its id, as an argument of the command."""
     if model.label_names is not None and name in model.label_names:
         return model.label_names.index(name)
     if name.isdecimal() and int(name) < model.n_labels:
         return int(name)
     close = get_close_matches(name, model.label_names or [], n=1)
     hint = f" (did you mean {close[0]}?)" if close else ""
-    raise ParameterError("--label", name, f"must be the name of a label, or an id below {model.n_labels}{hint}")
+    raise ParameterError(argument, name, f"must be the name of a label, or an id below {model.n_labels}{hint}")

@@ -20,6 +20,7 @@ from longtail.app.cli.predict import predict
 from longtail.app.cli.propensity import propensity
 from longtail.app.cli.recipes import recipes
 from longtail.app.cli.report import report
+from longtail.app.cli.similar import similar
 from longtail.app.cli.train import train
 from longtail.app.cli.tree import tree
 
@@ -41,6 +42,7 @@ for command in (
     diagnose,
     report,
     explain,
+    similar,
     tree,
     calibrate,
     estimate,

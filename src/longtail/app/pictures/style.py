@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import io
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, ParamSpec
 
@@ -25,6 +25,7 @@ FORMATS = (".png", ".svg", ".pdf")
 _VARIABLES = {INK: "var(--ink)", FAINT: "var(--line)", PAPER: "var(--paper)"} | {
     colour: f"var(--series-{number})" for number, colour in enumerate(COLOURS, 1)
 }
+_COLOURS = re.compile("|".join(_VARIABLES))
 _SETTINGS = {
     "axes.edgecolor": FAINT,
     "axes.facecolor": PAPER,
@@ -102,10 +103,11 @@ def save(figure: Figure, path: Path | str) -> None:
         figure.savefig(target, dpi=110, metadata=undated)
 
 
-def svg(figure: Figure, description: str) -> str:
+def svg(figure: Figure, description: str, titles: Mapping[str, str] | None = None) -> str:
     """Give a picture as an SVG element whose colours are the page's ``--ink``, ``--line``, ``--series-1``, ...
 
-    It scales with its surroundings; `description` is what a screen reader says.
+    It scales with its surroundings; `description` is what a screen reader says. `titles` are what shows when the mouse
+    rests on a part of the picture, by the part's gid.
     """
     from html import escape
 
@@ -118,7 +120,23 @@ def svg(figure: Figure, description: str) -> str:
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
     text = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", text, count=1))
+    text = in_tags(_COLOURS, lambda colour: _VARIABLES[colour[0]], text)
     text = text.replace("<svg ", f'<svg role="img" aria-label="{escape(description, quote=True)}" ', 1)
-    for colour, variable in _VARIABLES.items():
-        text = text.replace(colour, variable)
+    if titles:
+
+        def titled(part: re.Match[str]) -> str:
+            return f"{part[0]}<title>{escape(titles[part[1]])}</title>" if part[1] in titles else part[0]
+
+        text = re.sub(r'<g id="([^"]*)">', titled, text)
     return text.strip()
+
+
+def in_tags(pattern: re.Pattern[str], replacement: Callable[[re.Match[str]], str], text: str) -> str:
+    """Replace what a pattern finds in the tags of an SVG, and leave the text between them as it is.
+
+    Examples
+    --------
+    >>> in_tags(re.compile("a"), lambda found: "b", "<g id='a'>a</g>")
+    "<g id='b'>a</g>"
+    """
+    return re.sub(r"<[^>]*>", lambda tag: pattern.sub(replacement, tag[0]), text)

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from longtail.engine.topk import TopK
 from longtail.metrics import LabelScores
 
-_LONGEST_TEXT = 320
+_LONGEST_TEXT, _LONGEST_NAME = 320, 80
 _ENOUGH_LABELS = 20
 _LEAST_ROWS = (5, 3, 2, 1)
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]+")
@@ -164,6 +164,17 @@ def shorten(text: str, longest: int = _LONGEST_TEXT) -> str:
     return (words + " …") if len(words) > longest // 2 else cut + "…"
 
 
+def label_name(names: Sequence[str] | None, label: int) -> str:
+    """Name of a label as a page shows it: shortened, or its id where it has none.
+
+    Examples
+    --------
+    >>> label_name(["red\\nships"], 0), label_name(None, 7)
+    ('red ships', 'label 7')
+    """
+    return (shorten(names[label], _LONGEST_NAME) if names is not None else "") or f"label {label}"
+
+
 def _best_gains(Y: sp.csr_array, inverse_propensity: npt.NDArray[np.float64], k: int) -> npt.NDArray[np.float64]:
     """Sum of the k largest inverse propensities among the labels of each row."""
     rows = np.repeat(np.arange(Y.shape[0]), np.diff(Y.indptr))
@@ -177,17 +188,14 @@ class _Namer:
     def __init__(self, names: Sequence[str] | None, counts: npt.NDArray[np.int64]) -> None:
         self._names, self._counts = names, counts
 
-    def name(self, label: int) -> str:
-        if self._names is None:
-            return f"label {label}"
-        return shorten(self._names[label], 80) or f"label {label}"
-
     def label(self, label: int, recorded: bool, predicted: bool, score: float | None = None) -> NamedLabel:
-        return NamedLabel(self.name(label), int(self._counts[label]), bool(recorded), bool(predicted), score)
+        return NamedLabel(
+            label_name(self._names, label), int(self._counts[label]), bool(recorded), bool(predicted), score
+        )
 
     def result(self, label: int, scores: LabelScores) -> LabelResult:
         numbers = (int(values[label]) for values in (self._counts, scores.true, scores.hits, scores.predicted))
-        return LabelResult(self.name(label), *numbers)
+        return LabelResult(label_name(self._names, label), *numbers)
 
 
 def _unlike(ordered: Iterable[int], Y: sp.csr_array, wanted: int, besides: Sequence[int] = ()) -> list[int]:

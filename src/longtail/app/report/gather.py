@@ -22,6 +22,7 @@ from longtail.app.report.curves import (
     score_curve,
 )
 from longtail.app.report.examples import Examples, find_examples
+from longtail.app.report.label_map import LabelMap, map_labels
 from longtail.corpus import Dataset
 from longtail.engine.progress import show_progress
 from longtail.engine.topk import TopK
@@ -87,6 +88,10 @@ class ModelResults:
         ECE@5 of these probabilities, in percent.
     norms : tuple of CountBin or None
         Length of the labels' weights by training count; None for a learner without weights.
+    has_embeddings : bool
+        Whether the learner has embeddings of the labels.
+    label_map : LabelMap or None
+        Where these lie; None for a learner without them, or with too few for a map.
     examples : Examples
     """
 
@@ -113,6 +118,8 @@ class ModelResults:
     probability_curve: ScoreCurve | None
     calibration_error: float | None
     norms: tuple[CountBin, ...] | None
+    has_embeddings: bool
+    label_map: LabelMap | None
     examples: Examples
 
 
@@ -294,7 +301,8 @@ def _results(
     top = TopK(*(np.concatenate(parts) for parts in zip(*((one.labels, one.scores) for one in chunks), strict=True)))
     evaluator = Evaluator(len(counts), inverse_propensity=inverse, ks=KS).update(top, Y)
     labels = evaluator.per_label(KS[-1])
-    norms = label_norms(model.learner)
+    norms, embeddings = label_norms(model.learner), model.label_embeddings
+    names = dataset.label_names if len(dataset.label_names or ()) == Y.shape[1] else model.label_names
     recorded = _recorded(top, Y)
     scores = score_curve(top.scores, recorded)
     calibrated = top if model.calibration is None else model.calibration.probabilities(top)
@@ -328,6 +336,8 @@ def _results(
         probability_curve=None if probable is None else score_curve(_without_padding(probable), recorded),
         calibration_error=None if probable is None else calibration_error(probable, Y, KS[-1]),
         norms=None if norms is None else by_count(norms, model.label_counts),
+        has_embeddings=embeddings is not None,
+        label_map=None if embeddings is None else map_labels(embeddings, model.label_counts, Y, names),
         examples=find_examples(
             top,
             Y,
@@ -335,7 +345,7 @@ def _results(
             labels,
             inverse_propensity=inverse,
             label_counts=counts,
-            label_names=dataset.label_names if len(dataset.label_names or ()) == Y.shape[1] else model.label_names,
+            label_names=names,
             texts=dataset.texts,
         ),
     )

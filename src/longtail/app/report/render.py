@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -17,9 +17,10 @@ from longtail import __version__
 from longtail.app.pictures.calibration import score_curves
 from longtail.app.pictures.deciles import by_decile
 from longtail.app.pictures.frequency import label_frequencies
+from longtail.app.pictures.label_map import label_map, point_titles
 from longtail.app.pictures.norms import weight_norms
 from longtail.app.pictures.propensity import propensities
-from longtail.app.pictures.style import svg
+from longtail.app.pictures.style import in_tags, svg
 from longtail.app.report import tables, words
 from longtail.app.report.curves import falling_frequencies
 from longtail.app.report.gather import ModelResults, Report
@@ -94,7 +95,7 @@ def _pictures(report: Report) -> dict[str, list[Picture]]:
     return {
         "deciles": [_deciles(report, metric) for metric in ("PSP", "recall")],
         "data": [picture for picture in (_frequencies(report), _propensities(report)) if picture is not None],
-        "models": [*_norms(report), *_calibrations(report)],
+        "models": [*_norms(report), *_calibrations(report), *_label_maps(report)],
     }
 
 
@@ -182,16 +183,31 @@ def _calibrations(report: Report) -> Iterator[Picture]:
             )
 
 
+def _label_maps(report: Report) -> Iterator[Picture]:
+    """One picture for each model that has label embeddings."""
+    for place, model in enumerate(report.models, 1):
+        found = model.label_map
+        if found is None:
+            continue
+        name, description = f"label-map-{place}", f"map of the labels of {model.name} by their embeddings"
+        yield Picture(
+            "Labels by their embeddings" + (f": {model.name}" if len(report.models) > 1 else ""),
+            _drawing(label_map(found), name, description, point_titles(found)),
+            words.label_map(found),
+            tuple(tables.label_map_tables(place, model.name, found)),
+        )
+
+
 def _numbered(report: Report, wanted: Sequence[bool]) -> tuple[list[int], list[ModelResults]]:
     numbers = [number for number, one in enumerate(wanted) if one]
     return numbers, [report.models[number] for number in numbers]
 
 
-def _drawing(figure: Figure, name: str, description: str) -> str:
+def _drawing(figure: Figure, name: str, description: str, titles: Mapping[str, str] | None = None) -> str:
     """SVG of a picture with ids of its own: pictures of one page must not share them, and most are never used."""
     from markupsafe import Markup
 
-    text = svg(figure, description)
+    text = svg(figure, description, titles)
     used = {match["used"] for match in _IDS.finditer(text) if match["used"]}
 
     def own(match: re.Match[str]) -> str:
@@ -199,7 +215,7 @@ def _drawing(figure: Figure, name: str, description: str) -> str:
             return match[0].replace("#", f"#{name}-", 1)
         return f' id="{name}-{match["defined"]}"' if match["defined"] in used else ""
 
-    return Markup(_IDS.sub(own, text))  # matplotlib has escaped what it was given
+    return Markup(in_tags(_IDS, own, text))  # matplotlib has escaped what it was given
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from longtail.app.report.curves import CountBin, ScoreCurve, by_count, falling_f
 from longtail.app.report.examples import LabelResult
 from longtail.app.report.formats import percent, rows_of, span, training_rows
 from longtail.app.report.gather import KS, METRICS, ModelResults, Report
+from longtail.app.report.label_map import LabelMap
 from longtail.metrics import Interval
 from longtail.propensity import FittedPropensity, JainPropensity, Propensity
 
@@ -172,6 +173,22 @@ def score_curve_table(kind: str, place: int, name: str, curve: ScoreCurve) -> Ta
     ]
     columns = (kind, f"mean {kind}", "predictions", "recorded", "percent")
     return Table(f"{kind}-{place + 1}", f"{kind.capitalize()} and recorded labels: {name}", columns, _one(lines))
+
+
+def label_map_tables(place: int, name: str, found: LabelMap) -> list[Table]:
+    """The nearest labels behind the map of one model: of all on the map, and of the most frequent."""
+    return [
+        Table(
+            f"{kind}-{place}",
+            f"{caption}: {name}",
+            ("label", other, "inner product"),
+            _one((Cell(near.label), Cell(near.other), number(near.product, ".3f")) for near in pairs),
+        )
+        for kind, caption, other, pairs in (
+            ("nearest-pairs", "Nearest pairs of labels on the map", "other label", found.pairs),
+            ("nearest-labels", "Nearest to the most frequent labels", "nearest label", found.nearest),
+        )
+    ]
 
 
 def models_table(report: Report) -> Table:

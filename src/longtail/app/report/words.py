@@ -11,6 +11,7 @@ import numpy as np
 from longtail.app.report.curves import CountBin, falling_frequencies
 from longtail.app.report.formats import listing, percent, percents, share, span, training_rows
 from longtail.app.report.gather import KS, METRICS, RANKED, ModelResults, Report
+from longtail.app.report.label_map import CLOSE, LabelMap
 from longtail.metrics import FrequencyBin
 from longtail.propensity import FittedPropensity, GivenPropensity
 
@@ -275,10 +276,40 @@ def probabilities(models: Sequence[ModelResults]) -> Caption:
     return Caption(read, f"The expected calibration error in five places, ECE@5, is {listing(errors)}.")
 
 
+def label_map(found: LabelMap) -> Caption:
+    """Caption of the map of the labels."""
+    read = (
+        "A point is a label; rest the mouse on it for its name. Labels whose embeddings have a large inner product are "
+        "put close together (t-SNE). Only what is close says something: a plane can't keep all distances, and neither "
+        "directions nor gaps have a meaning. For "
+        f"{share(found.kept)} of the labels the nearest one is among the {CLOSE} nearest points."
+    )
+    n = len(found.names)
+    if n == found.n_embedded:
+        says = f"All {n:,} labels that have an embedding are shown."
+    else:
+        says = (
+            f"Shown are the {found.n_frequent:,} most frequent of the {found.n_embedded:,} labels with an embedding, "
+            f"and {n - found.n_frequent:,} drawn from the others."
+        )
+    nearest = found.pairs[0]
+    says += f" The nearest two are {nearest.label} and {nearest.other}, with an inner product of {nearest.product:.2f}."
+    if found.company is not None:
+        says += (
+            f" Of the {found.company.n_labels:,} labels that test rows have, {share(found.company.nearest)} stand in a "
+            f"row together with their nearest label; with any other label it is {share(found.company.any)}."
+        )
+    return Caption(read, says)
+
+
 def inside(report: Report) -> list[str]:
     """Say which models are missing from the pictures of weights and scores, and which have probabilities."""
     sentences = []
-    without = [model.name for model in report.models if not model.norms]
+    embedded = [model.name for model in report.models if not model.norms and model.has_embeddings]
+    if embedded:
+        verb = "has" if len(embedded) == 1 else "have"
+        sentences.append(f"{listing(embedded)} {verb} embeddings of the labels, all of length 1, in place of weights.")
+    without = [model.name for model in report.models if not model.norms and not model.has_embeddings]
     if without:
         verb = "has no weights and is" if len(without) == 1 else "have no weights and are"
         sentences.append(f"{listing(without)} {verb} not in the picture of weights by label frequency.")

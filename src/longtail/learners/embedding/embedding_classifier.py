@@ -17,6 +17,7 @@ import scipy.sparse as sp
 from longtail.engine.checkpoint import Checkpoint
 from longtail.engine.memory import memory_in_use, no_room, parse_memory, resident_memory
 from longtail.engine.pool import thread_count
+from longtail.engine.progress import show_progress
 from longtail.errors import InputError, ParameterError
 from longtail.learners.embedding import fitting
 from longtail.learners.embedding.adjacency import Adjacency, check_adjacency
@@ -25,7 +26,7 @@ from longtail.learners.embedding.losses import LossName, check_loss
 from longtail.learners.embedding.mapping import unit_rows
 from longtail.learners.embedding.network import Activation, folded
 from longtail.learners.embedding.ranking import EmbeddingRanker
-from longtail.learners.embedding.regularisers import Regulariser, check_regulariser
+from longtail.learners.embedding.regularisers import Regulariser, Sampling, check_regulariser, check_sampling
 from longtail.learners.embedding.search import (
     Lanes,
     Search,
@@ -72,9 +73,13 @@ class EmbeddingClassifier(EmbeddingRanker):
     negatives : int
         Labels drawn at random that are scored in a step, besides those of its rows.
     regulariser : {"glas", "spread-out", "laplacian", "gravity"}, optional
-        Over the labels of which one was drawn for each row of a step.
+        What draws label embeddings together or apart.
     strength : float
         Weight of the regulariser.
+    sampling : {"even", "rows"}
+        Which labels the regulariser looks at in a step. "even" draws 1,024 of the step's labels, all alike, as the
+        equations weigh them; "rows" takes the one that was drawn for each row, as algorithm 2 of the paper does, so
+        that frequent labels count more.
     adjacency : {"arithmetic", "geometric", "pmi", "jaccard"}
         How near labels are, for "glas" and "laplacian": mean of the conditional frequencies, of either kind, pointwise
         mutual information over the most it can be, or rows with both over rows with one.
@@ -142,13 +147,14 @@ class EmbeddingClassifier(EmbeddingRanker):
         mined: int = 10,
         negatives: int = 4096,
         regulariser: Regulariser | None = "glas",
-        strength: float = 10.0,
+        strength: float = 1000.0,
+        sampling: Sampling = "even",
         adjacency: Adjacency = "arithmetic",
         weighting: Weighting | str | None = None,
-        keep: float = 0.8,
-        batch: int = 1024,
-        passes: int = 10,
-        rate: float = 0.002,
+        keep: float = 0.7,
+        batch: int = 512,
+        passes: int = 5,
+        rate: float = 0.01,
         held_out: float = 0.02,
         patience: int = 3,
         average: int = 1,
@@ -168,6 +174,7 @@ class EmbeddingClassifier(EmbeddingRanker):
         self.negatives = negatives
         self.regulariser = regulariser
         self.strength = strength
+        self.sampling = sampling
         self.adjacency = adjacency
         self.weighting = weighting
         self.keep = keep
@@ -206,6 +213,7 @@ class EmbeddingClassifier(EmbeddingRanker):
             raise ParameterError("normalise", self.normalise, "must be True or False")
         check_loss(self.loss)
         check_regulariser(self.regulariser)
+        check_sampling(self.sampling)
         check_adjacency(self.adjacency)
         check_search(self.search)
         get_weighting(self.weighting)
@@ -232,6 +240,7 @@ class EmbeddingClassifier(EmbeddingRanker):
             negatives=int(self.negatives),
             regulariser=self.regulariser,
             strength=float(self.strength),
+            sampling=self.sampling,
             adjacency=self.adjacency,
             keep=float(self.keep),
             batch=int(self.batch),
@@ -244,7 +253,6 @@ class EmbeddingClassifier(EmbeddingRanker):
     def _fit(self, X: sp.csr_array, Y: sp.csr_array) -> None:
         _require_torch()
         self._check_memory(X, Y)
-        self._index = None
         rows, held_out = self._split(Y)
         scaled = self._scaled(X)
         costs = get_weighting(self.weighting).costs(self.label_counts_, self.n_rows_).rescaled().positive
@@ -255,7 +263,9 @@ class EmbeddingClassifier(EmbeddingRanker):
         def measure(snapshot: fitting.Snapshot) -> float:
             self._take(snapshot)
             some = held_out[:_MEASURED_ROWS]
-            return evaluate(self._exact(scaled[some], 5, None, None), Y[some], ks=(5,))["nDCG@5"]
+            with show_progress(False):  # the bar of the training stays
+                top = self._exact(scaled[some], 5, None, None)
+            return evaluate(top, Y[some], ks=(5,))["nDCG@5"]
 
         with closing(trainer), _one_torch_thread():
             best, self.history_ = fitting.run(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any, ClassVar
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -56,8 +57,6 @@ class EmbeddingRanker(Learner):
     index_kind_: str | None
     index_effort_: int
     index_bytes_: npt.NDArray[np.uint8] | None
-
-    _index: tuple[object, LabelIndex | None] | None = None
 
     @property
     def label_embeddings_(self) -> npt.NDArray[np.float32]:
@@ -164,10 +163,11 @@ class EmbeddingRanker(Learner):
         stored = self.index_bytes_
         if stored is None or self.index_kind_ is None or not has_faiss():
             return None
-        if self._index is None or self._index[0] is not stored:
+        found = _indexes.get(self)
+        if found is None or found[0] is not stored:
             index = LabelIndex.from_bytes(stored, self.index_kind_, self.index_effort_, self.recall_)
-            self._index = stored, index
-        return self._index[1]
+            found = _indexes[self] = stored, index
+        return found[1]
 
     def _log_scores(self, scores: npt.NDArray[np.floating[Any]]) -> npt.NDArray[np.floating[Any]]:
         """Logarithm of the probability that a score stands for."""
@@ -182,3 +182,6 @@ class EmbeddingRanker(Learner):
             Explanation.from_effects(int(label), float(biases[at]), rows.indices, effects[:, at].astype(np.float64))
             for at, label in enumerate(labels)
         ]
+
+
+_indexes: WeakKeyDictionary[EmbeddingRanker, tuple[object, LabelIndex]] = WeakKeyDictionary()

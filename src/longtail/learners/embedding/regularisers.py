@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Regulariser = Literal["glas", "spread-out", "laplacian", "gravity"]
+Sampling = Literal["even", "rows"]
 
 
 def glas(g: Tensor, u: Tensor, weights: Tensor) -> Tensor:
@@ -51,6 +52,12 @@ def check_regulariser(regulariser: object) -> None:
     if regulariser is not None and regulariser not in get_args(Regulariser):
         listed = ", ".join(get_args(Regulariser))
         raise ParameterError("regulariser", regulariser, f"must be one of {listed}, or None")
+
+
+def check_sampling(sampling: object) -> None:
+    """Refuse what is no way to draw labels."""
+    if sampling not in get_args(Sampling):
+        raise ParameterError("sampling", sampling, f"must be one of {', '.join(get_args(Sampling))}")
 
 
 def _mean(values: Tensor, weights: Tensor) -> Tensor:

@@ -37,13 +37,14 @@ from longtail.learners.embedding.network import (
     embed,
     first_parameters,
 )
-from longtail.learners.embedding.regularisers import BETWEEN_LABELS, Regulariser, gravity
+from longtail.learners.embedding.regularisers import BETWEEN_LABELS, Regulariser, Sampling, gravity
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 _SHARD = 256  # rows
 _BAGS_AT_ONCE, _FEATURES_AT_ONCE, _LABELS_AT_ONCE = 64, 1024, 512
+_REGULARISED = 1024  # labels that the regulariser looks at
 _WARM_UP, _LEAST = 20, 0.02  # steps to the full rate, and the share of it that is left at the end
 
 
@@ -59,6 +60,7 @@ class Settings:
     negatives: int
     regulariser: Regulariser | None
     strength: float
+    sampling: Sampling
     adjacency: Adjacency
     keep: float
     batch: int
@@ -97,6 +99,7 @@ class _Batch(NamedTuple):
     labels: npt.NDArray[np.int32]  # of the step
     truth: sp.csr_array  # rows by labels of the step
     chosen: npt.NDArray[np.int64]  # place of one label of each row, -1 for none
+    weights: npt.NDArray[np.float32]  # of each label in the regulariser
 
 
 class Trainer:
@@ -162,12 +165,24 @@ class Trainer:
         labels = self._labels_of(own, rng)
         places = np.searchsorted(labels, own.indices).astype(np.int64)
         padded = np.append(places, -1)  # for rows without labels at the end
+        chosen = np.where(counts > 0, padded[np.minimum(drawn, own.nnz)], -1)
         return _Batch(
             *self._bags(rows, rng),
             labels,
             sp.csr_array((np.ones(own.nnz, np.float32), places, own.indptr), shape=(len(rows), len(labels))),
-            np.where(counts > 0, padded[np.minimum(drawn, own.nnz)], -1),
+            chosen,
+            self._regularised(chosen, len(labels), rng),
         )
+
+    def _regularised(
+        self, chosen: npt.NDArray[np.int64], n_labels: int, rng: np.random.Generator
+    ) -> npt.NDArray[np.float32]:
+        """How often each label of a step counts in the regulariser."""
+        if self.settings.sampling == "rows":
+            return np.bincount(chosen[chosen >= 0], minlength=n_labels).astype(np.float32)
+        weights = np.zeros(n_labels, np.float32)
+        weights[rng.permutation(n_labels)[:_REGULARISED]] = 1
+        return weights
 
     def _labels_of(self, own: sp.csr_array, rng: np.random.Generator) -> npt.NDArray[np.int32]:
         """Labels of a step: those of its rows, and others drawn at random."""
@@ -206,8 +221,7 @@ class Trainer:
         rows = labels.values[batch.labels]
         units = torch.from_numpy(rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-15))
         lengths = torch.from_numpy(np.sqrt(np.maximum(squares, 1e-30)).astype(np.float32))
-        weights = np.bincount(batch.chosen[batch.chosen >= 0], minlength=len(batch.labels)).astype(np.float32)
-        shards, regulariser = self._gradients(parameters, batch, sums, units, lengths, weights)
+        shards, regulariser = self._gradients(parameters, batch, sums, units, lengths)
         loss = sum(shard.loss for shard in shards)
         by_units = np.sum([shard.by_units for shard in shards], axis=0)
         by_units[regulariser.places] += regulariser.by_units
@@ -227,14 +241,13 @@ class Trainer:
         sums: npt.NDArray[np.float32],
         units: Tensor,
         lengths: Tensor,
-        weights: npt.NDArray[np.float32],
     ) -> tuple[list[_Gradients], _Regularised]:
         """Gradients of each shard of a batch, and of the regulariser, which is worked out beside them."""
         n = len(batch.chosen)
-        tasks: list[Callable[[], Any]] = [partial(self._regularise, batch, units, weights)]
+        tasks: list[Callable[[], Any]] = [partial(self._regularise, batch, units)]
         for first in range(0, n, _SHARD):
             last = min(first + _SHARD, n)
-            tasks.append(partial(self._shard, parameters, batch, sums, units, lengths, weights, first, last))
+            tasks.append(partial(self._shard, parameters, batch, sums, units, lengths, first, last))
         regularised, *shards = self._crew.all(tasks)
         return shards, regularised
 
@@ -245,7 +258,6 @@ class Trainer:
         sums: npt.NDArray[np.float32],
         units: Tensor,
         lengths: Tensor,
-        weights: npt.NDArray[np.float32],
         first: int,
         last: int,
     ) -> _Gradients:
@@ -271,8 +283,8 @@ class Trainer:
         )
         loss = LOSSES[settings.loss](step) / n
         whole = loss
-        if settings.regulariser == "gravity" and weights.any():
-            whole = loss + settings.strength * gravity(step.scores, torch.from_numpy(weights)) / n
+        if settings.regulariser == "gravity" and batch.weights.any():
+            whole = loss + settings.strength * gravity(step.scores, torch.from_numpy(batch.weights)) / n
         whole.backward()  # type: ignore[no-untyped-call]
         return _Gradients(
             float(loss.detach()),
@@ -281,17 +293,17 @@ class Trainer:
             {name: _gradient(tensor) for name, tensor in own.items()},
         )
 
-    def _regularise(self, batch: _Batch, units: Tensor, weights: npt.NDArray[np.float32]) -> _Regularised:
+    def _regularise(self, batch: _Batch, units: Tensor) -> _Regularised:
         """Value of the regulariser, and its gradient by the unit vectors of the labels that were drawn."""
         import torch
 
         torch.set_num_threads(1)
-        settings, drawn = self.settings, np.flatnonzero(weights)
+        settings, drawn = self.settings, np.flatnonzero(batch.weights)
         if settings.regulariser not in BETWEEN_LABELS or not settings.strength or not len(drawn):
             return _Regularised(0.0, drawn[:0], np.empty((0, units.shape[1]), np.float32))
         leaf = units[torch.from_numpy(drawn)].requires_grad_()
         near = torch.from_numpy(self._graph.among(batch.labels[drawn])) if self._graph else torch.zeros(())
-        value = BETWEEN_LABELS[settings.regulariser](leaf @ leaf.T, near, torch.from_numpy(weights[drawn]))
+        value = BETWEEN_LABELS[settings.regulariser](leaf @ leaf.T, near, torch.from_numpy(batch.weights[drawn]))
         (settings.strength * value).backward()  # type: ignore[no-untyped-call]
         return _Regularised(float(value.detach()), drawn, _gradient(leaf))
 

@@ -163,7 +163,6 @@ class InstanceForest(Learner):
             self.trees = self.trees_.n_trees
             self.label_counts_ = np.maximum(self.label_counts_, counts)
             self.n_rows_ = max(self.n_rows_, int(rows.shape[0]))
-            self._last_factors = None  # they go by the counts
         return self
 
     def leaves(self, X: Any) -> npt.NDArray[np.int32]:

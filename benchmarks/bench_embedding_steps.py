@@ -1,0 +1,223 @@
+"""Where the time of a training step goes, that it doesn't grow with the labels, and how fast labels are found.
+
+Rows, labels and embeddings are generated. Three tables: a profile of the step on rows like those of eurlex57k, the
+time of a step for growing numbers of labels, and the time of a search among growing numbers of label embeddings.
+"""
+
+from __future__ import annotations
+
+import argparse
+import cProfile
+import json
+import pstats
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+import longtail
+from longtail.learners.embedding import training
+from longtail.learners.embedding.search import LabelIndex, Lanes, Link, exact_topk, kind_of_index
+from measure import RESULTS, machine, table, write
+
+PRODUCTS = {
+    "bags": ("sum_bags",),
+    "steps of the bags": ("step_features", "step_units"),
+    "matrix products and losses": ("_shard", "_regularise"),
+}
+PLAIN = Link(np.float32(1), np.float32(0))
+
+
+def generated(n: int, features: int, labels: int, per_row: int = 230, own: int = 5, seed: int = 0) -> Any:
+    """Rows with as many features as those of eurlex57k, frequent ones more often, and labels likewise."""
+    rng = np.random.default_rng(seed)
+
+    def drawn(columns: int, each: int, power: float) -> sp.csr_array:
+        picked = (columns * rng.random((n, each)) ** power).astype(np.int64)
+        indptr = np.arange(0, n * each + 1, each)
+        matrix = sp.csr_array((np.ones(n * each, np.float32), picked.ravel(), indptr), shape=(n, columns))
+        matrix.sum_duplicates()
+        return matrix
+
+    X, Y = drawn(features, per_row, 3.0), drawn(labels, own, 2.0)
+    Y.data[:] = 1
+    return X, Y
+
+
+def trainer_of(X: sp.csr_array, Y: sp.csr_array, threads: int, **params: Any) -> training.Trainer:
+    """Trainer as of the recipe glas."""
+    learner = longtail.recipe("glas", **params)
+    return training.Trainer(learner._scaled(X), Y, np.ones(Y.shape[1], np.float32), learner._settings(), threads)
+
+
+def seconds_of_steps(trainer: training.Trainer, steps: int) -> float:
+    """Best time of some steps, after two that warm up."""
+    state, times = trainer.begin(), []
+    running = trainer.steps(state, 0)
+    for number in range(steps + 2):
+        start = time.perf_counter()
+        next(running)
+        times.append(time.perf_counter() - start)
+        if number >= steps + 1:
+            break
+    return min(times[2:])
+
+
+def profile(steps: int) -> list[dict[str, Any]]:
+    """Share of the time of steps, on one thread, that parts of it take."""
+    import torch
+
+    torch.set_num_threads(1)
+    X, Y = generated(20_000, 56_000, 4_300)
+    trainer = trainer_of(X, Y, 1)
+    running = trainer.steps(trainer.begin(), 0)
+    next(running)
+    watch = cProfile.Profile()
+    watch.enable()
+    start = time.perf_counter()
+    for _ in range(steps):
+        next(running)
+    whole = time.perf_counter() - start
+    watch.disable()
+    found: Any = pstats.Stats(watch)
+    times = {key[2]: value[3] for key, value in found.stats.items()}
+    kernels = _kernel_times(trainer, steps)
+    rows = []
+    for name, functions in PRODUCTS.items():
+        taken = sum(kernels.get(function, times.get(function, 0.0)) for function in functions)
+        rows.append({"part": name, "ms": 1e3 * taken / steps, "share": 100 * taken / whole})
+    rows.append({"part": "everything", "ms": 1e3 * whole / steps, "share": 100.0})
+    return rows
+
+
+def _kernel_times(trainer: training.Trainer, steps: int) -> dict[str, float]:
+    """Seconds in kernels, which a profile of Python doesn't see."""
+    taken: dict[str, float] = {}
+    originals = {name: getattr(training, name) for name in ("sum_bags", "step_features", "step_units")}
+
+    def timed(name: str) -> Any:
+        def call(*arguments: Any) -> Any:
+            start = time.perf_counter()
+            result = originals[name](*arguments)
+            taken[name] = taken.get(name, 0.0) + time.perf_counter() - start
+            return result
+
+        return call
+
+    running = trainer.steps(trainer.begin(), 1)
+    next(running)
+    for name in originals:
+        setattr(training, name, timed(name))
+    for _ in range(steps):
+        next(running)
+    for name, original in originals.items():
+        setattr(training, name, original)
+    return taken
+
+
+def growth(sizes: list[int]) -> list[dict[str, Any]]:
+    """Time of a step for so many labels, on the same rows."""
+    rows = []
+    for labels in sizes:
+        X, Y = generated(20_000, 56_000, labels)
+        trainer = trainer_of(X, Y, 2, negatives=4096, dimensions=128)
+        rows.append({"labels": labels, "ms": 1e3 * seconds_of_steps(trainer, 8)})
+        trainer.close()
+        print(rows[-1], flush=True)
+    return rows
+
+
+def embeddings(n: int, width: int, seed: int = 0, clusters: int = 2000) -> np.ndarray[Any, np.dtype[np.float32]]:
+    """Unit vectors in clusters, as labels that are used together are."""
+    rng = np.random.default_rng(seed)
+    centres = rng.standard_normal((clusters, width), np.float32)
+    found = np.empty((n, width), np.float32)
+    for first in range(0, n, 100_000):
+        part = found[first : first + 100_000]
+        part[:] = centres[rng.integers(0, clusters, len(part))]
+        part += np.float32(0.8) * rng.standard_normal(part.shape, np.float32)
+        part /= np.linalg.norm(part, axis=1, keepdims=True)
+    return found
+
+
+def searching(labels: int, width: int, kind: str | None) -> dict[str, Any]:
+    """Time of a search among so many labels; recall is measured on other rows than the index was set up with."""
+    vectors = embeddings(labels, width)
+    rng = np.random.default_rng(1)
+    queries = vectors[rng.integers(0, labels, 1200)] + np.float32(0.5 / width**0.5) * rng.standard_normal(
+        (1200, width), np.float32
+    )
+    queries /= np.linalg.norm(queries, axis=1, keepdims=True)
+    lanes = Lanes.of(vectors, np.ones(labels, np.bool_))
+    best = exact_topk(queries[500:1000], lanes, PLAIN, 10, None)
+    row: dict[str, Any] = {"labels": labels, "dimensions": width, "search": kind or "exact", "recall": 100.0}
+    index, start = None, time.perf_counter()
+    if kind is not None:
+        index = LabelIndex.build(lanes, kind, queries[:500], 0)
+        row["build s"] = time.perf_counter() - start
+        if index is None:
+            return row | {"search": f"{kind}: none reaches 99 %"}
+        row |= {"recall": 100 * index.recall_of(queries[500:1000], best.labels, lanes), "effort": index.effort}
+    times = []
+    for number in range(1000, 1200):
+        start = time.perf_counter()
+        one = queries[number : number + 1]
+        exact_topk(one, lanes, PLAIN, 5, None) if index is None else index.topk(one, lanes, PLAIN, 5)
+        times.append(time.perf_counter() - start)
+    start = time.perf_counter()
+    exact_topk(queries[:256], lanes, PLAIN, 5, None) if index is None else index.topk(queries[:256], lanes, PLAIN, 5)
+    row["batch ms"] = 1e3 * (time.perf_counter() - start) / 256
+    return row | {"p50 ms": 1e3 * float(np.median(times)), "p99 ms": 1e3 * float(np.quantile(times, 0.99))}
+
+
+def main() -> int:
+    """Measure, write the results and print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--parts", type=lambda text: text.split(","), default=["profile", "growth", "search"])
+    options = parser.parse_args()
+    path = RESULTS / "embedding_steps.json"
+    if "profile" in options.parts:
+        write(path, "profile", {"rows": profile(12)})
+    if "growth" in options.parts:
+        write(path, "growth", {"rows": growth([10_000, 100_000, 1_000_000])})
+    if "search" in options.parts:
+        rows = []
+        for labels, width in ((4_000, 512), (100_000, 512), (3_000_000, 128)):
+            for kind in dict.fromkeys((None, kind_of_index("auto", labels))):
+                rows.append(searching(labels, width, kind))
+                print(rows[-1], flush=True)
+        write(path, "search", {"rows": rows})
+    report = json.loads(path.read_text())
+    text = markdown(report)
+    Path(path).with_suffix(".md").write_text(text)
+    print(text)
+    return 0
+
+
+def markdown(report: dict[str, Any]) -> str:
+    """All three tables."""
+    lines = [machine(report), ""]
+    if "profile" in report:
+        columns = {"part of a step": ("part", "{}"), "ms": ("ms", "{:.1f}"), "%": ("share", "{:.0f}")}
+        lines += ["One thread, 512 rows with 230 features, 4,300 labels, 512 dimensions:", ""]
+        lines += [*table(columns, report["profile"]["rows"]), ""]
+    if "growth" in report:
+        columns = {"labels": ("labels", "{:,}"), "ms a step": ("ms", "{:.1f}")}
+        lines += ["Two threads, 512 rows, 4,096 labels drawn besides theirs, 128 dimensions:", ""]
+        lines += [*table(columns, report["growth"]["rows"]), ""]
+    if "search" in report:
+        columns = {
+            "labels": ("labels", "{:,}"), "dimensions": ("dimensions", "{}"), "search": ("search", "{}"),
+            "recall %": ("recall", "{:.2f}"), "build s": ("build s", "{:.0f}"), "one row, p50 ms": ("p50 ms", "{:.3f}"),
+            "p99 ms": ("p99 ms", "{:.3f}"), "256 rows, ms a row": ("batch ms", "{:.3f}"),
+        }  # fmt: skip
+        lines += ["Search of the five best labels, by generated embeddings; recall of the ten best:", ""]
+        lines += [*table(columns, report["search"]["rows"]), ""]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,200 @@
+"""GLaS and its rivals: the ablation of the paper's table 1, and the generalisation gap of its table 2.
+
+One parameter at a time is set otherwise than in the recipe `glas`. Each run has a process of its own and tells its
+scores with intervals, how much they differ from those of the recipe on the same rows, P@1 on training rows, time and
+memory. What is wanted stands under each table.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+import longtail
+from data import prepare
+from longtail.engine.memory import peak_memory
+from longtail.metrics import bootstrap, compare
+from measure import CACHE, RESULTS, machine, table, write
+
+DATASETS = ("eurlex57k", "tate-subjects")
+METRICS = ("P@1", "P@3", "P@5", "PSP@1", "PSP@3", "PSP@5")
+REGULARISERS = ("None", "spread-out", "gravity", "glas")
+VARIANTS = {
+    "glas": {},
+    "dismec": {},
+    "regulariser=None": {"regulariser": None},
+    "regulariser=spread-out": {"regulariser": "spread-out"},
+    "regulariser=gravity": {"regulariser": "gravity"},
+    "regulariser=laplacian": {"regulariser": "laplacian"},
+    "strength=100": {"strength": 100.0},
+    "strength=10000": {"strength": 10000.0},
+    "sampling=rows": {"sampling": "rows"},
+    "keep=1": {"keep": 1.0},
+    "keep=0.5": {"keep": 0.5},
+    "batch=256": {"batch": 256},
+    "batch=1024": {"batch": 1024},
+    "dimensions=256": {"dimensions": 256},
+    "dimensions=1024": {"dimensions": 1024},
+    "activation=linear": {"activation": "linear"},
+    "hidden=512": {"hidden": [512]},
+    "loss=softmax": {"loss": "softmax"},
+    "loss=margin": {"loss": "margin"},
+    "loss=negative-mining": {"loss": "negative-mining"},
+    "adjacency=geometric": {"adjacency": "geometric"},
+    "adjacency=jaccard": {"adjacency": "jaccard"},
+    "adjacency=pmi": {"adjacency": "pmi"},
+    "weighting=pw-cb": {"weighting": "pw-cb"},
+}
+COLUMNS = {
+    "variant": ("variant", "{}"),
+    **{metric: (metric, "{:.2f}") for metric in METRICS},
+    "P@1 - glas's": ("difference P@1", "{}"),
+    "PSP@1 - glas's": ("difference PSP@1", "{}"),
+    "P@1 in training": ("train P@1", "{:.2f}"),
+    "gap": ("gap", "{:.2f}"),
+    "passes": ("passes", "{}"),
+    "train s": ("seconds", "{:.0f}"),
+    "peak MB": ("peak_memory_mb", "{:.0f}"),
+    "predict us/row": ("predict_us", "{:.0f}"),
+}
+
+
+def main() -> int:
+    """Measure, write the results and print the tables."""
+    options = _options()
+    if options.run:
+        print(json.dumps(run(*options.run, options.data)))
+        return 0
+    path = RESULTS / "embeddings.json"
+    for name in options.datasets:
+        known = json.loads(path.read_text()).get(name, {}) if path.exists() else {}
+        for variant in options.variants:
+            if variant in known and not options.again:
+                continue
+            command = [sys.executable, __file__, "--run", name, variant, "--data", str(options.data)]
+            done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+            figures = json.loads(done.stdout.splitlines()[-1])
+            print(name, figures, flush=True)
+            write(path, name, {variant: figures})
+    report = json.loads(path.read_text())
+    text = markdown(report)
+    path.with_suffix(".md").write_text(text)
+    print(text)
+    return 0
+
+
+def run(name: str, variant: str, data: Path) -> dict[str, Any]:
+    """Train one variant and take its figures; the ranking of the recipe is kept for the differences."""
+    folder = prepare(name, data, CACHE, as_is=True)
+    X, Y, X_test, Y_test = (
+        sp.csr_array(sp.load_npz(folder / f"{part}.{matrix}.npz")) for part in ("train", "test") for matrix in "XY"
+    )
+    learner = longtail.recipe("dismec" if variant == "dismec" else "glas", **VARIANTS.get(variant) or given(variant))
+    start = time.perf_counter()
+    learner.fit(X, Y)
+    seconds = time.perf_counter() - start
+    memory = peak_memory()
+    top = learner.predict_topk(X_test, 5)
+    predict = min(_seconds(lambda: learner.predict_topk(X_test, 5)) for _ in range(3))
+    inverse = longtail.JainPropensity().inverse(learner.label_counts_, learner.n_rows_)
+    scores = bootstrap(top, Y_test, inverse_propensity=inverse)
+    sample = np.sort(np.random.default_rng(0).choice(X.shape[0], X_test.shape[0], replace=False))
+    trained = longtail.evaluate(learner.predict_topk(X[sample], 1), Y[sample], ks=(1,))["P@1"]
+    figures: dict[str, Any] = {"variant": variant, "seconds": seconds, "peak_memory_mb": memory / 1e6}
+    figures |= {metric: scores[metric].value for metric in METRICS}
+    figures |= {f"half {metric}": (scores[metric].high - scores[metric].low) / 2 for metric in METRICS}
+    figures |= {"train P@1": trained, "gap": trained - figures["P@1"], "predict_us": 1e6 * predict / X_test.shape[0]}
+    kept = CACHE / f"glas-{name}.npy"
+    if variant == "glas":
+        np.save(kept, top.labels)
+    elif kept.exists():
+        found = compare(
+            top, np.load(kept), Y_test, inverse_propensity=inverse, metrics=("P@1", "PSP@1"), permutations=1000
+        )
+        for metric in ("P@1", "PSP@1"):
+            apart = found[metric].difference
+            figures[f"difference {metric}"] = f"{apart.value:+.2f} ({apart.low:+.2f} to {apart.high:+.2f})"
+    if variant != "dismec":
+        figures["passes"] = len(learner.history_["loss"])
+        figures["rows_per_second"] = float(np.mean(learner.history_["rows_per_second"]))
+    return figures
+
+
+def given(variant: str) -> dict[str, Any]:
+    """Parameters of a variant that has no name, as name=value and commas between them."""
+    pairs = (part.split("=", 1) for part in variant.split(",") if "=" in part)
+    return {name: _value(text) for name, text in pairs}
+
+
+def _value(text: str) -> Any:
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text
+
+
+def _seconds(call: Any) -> float:
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
+
+
+def markdown(report: dict[str, Any]) -> str:
+    """Tables of all data sets."""
+    lines = [machine(report), "", "In parentheses: 95 % intervals of the difference, on the same test rows.", ""]
+    for name in (name for name in DATASETS if name in report):
+        found = report[name]
+        rows = [found[variant] for variant in (*VARIANTS, *(set(found) - set(VARIANTS))) if variant in found]
+        lines += [f"### {name}", "", *table(COLUMNS, rows), ""]
+        lines += ["| compared | measured | wanted | reached |", "|---|---|---|---|", *_bars(name, found), ""]
+    return "\n".join(lines)
+
+
+def _bars(name: str, found: dict[str, Any]) -> Iterator[str]:
+    rivals = [f"regulariser={name}" for name in REGULARISERS[:-1] if f"regulariser={name}" in found]
+    if "glas" not in found:
+        return
+    ours = found["glas"]
+    for metric in ("P@1", "PSP@1"):
+        if rivals:
+            best = max(found[rival][metric] for rival in rivals)
+            yield _bar(f"{metric} over the best of the other regularisers", ours[metric] - best, -0.3)
+    if "regulariser=None" in found:
+        yield _bar("gap of none over that of glas", found["regulariser=None"]["gap"] - ours["gap"], 0.0)
+    if name == "eurlex57k":
+        yield _bar("PSP@1", ours["PSP@1"], 49.0)
+        yield _bar("P@1", ours["P@1"], 89.5)
+        yield _bar("training, minutes", ours["seconds"] / 60, 20.0, below=True)
+        yield _bar("peak memory, GB", ours["peak_memory_mb"] / 1e3, 4.0, below=True)
+
+
+def _bar(what: str, measured: float, wanted: float, *, below: bool = False) -> str:
+    reached = measured <= wanted if below else measured >= wanted
+    return f"| {what} | {measured:.2f} | {'<=' if below else '>='} {wanted:g} | {'yes' if reached else 'no'} |"
+
+
+def _options() -> argparse.Namespace:
+    def names(text: str) -> list[str]:
+        return text.split(";")
+
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, default=Path(__file__).resolve().parents[2] / "shared" / "data")
+    parser.add_argument("--datasets", type=names, default=list(DATASETS), help="semicolons between them")
+    parser.add_argument("--variants", type=names, default=list(VARIANTS), help="or others, as name=value,name=value")
+    parser.add_argument("--again", action="store_true", help="measure also what the results hold already")
+    parser.add_argument("--run", nargs=2, metavar=("DATASET", "VARIANT"), help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
