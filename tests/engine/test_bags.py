@@ -9,11 +9,13 @@ import scipy.sparse as sp
 from longtail.engine.bags import (
     Bags,
     ByFeature,
+    Pace,
     Table,
     adjacency_among,
     count_occurring,
     draw_entries,
     sort_by_feature,
+    step_all,
     step_features,
     step_units,
     sum_bags,
@@ -114,8 +116,8 @@ def test_features_take_a_step_of_adam_with_the_gradient_of_the_bags(turn):
     before = [part.copy() for part in table]
     entries, change = by_feature(drawn(X, np.arange(23)), np.zeros(31, np.int64)), np.zeros(width)
     half = len(entries.features) // 2
-    total = step_features(entries, slopes, table, 0.01, turn, 0, half, change)
-    total += step_features(entries, slopes, table, 0.01, turn, half, len(entries.features), change)
+    total = step_features(entries, slopes, table, Pace.of(0.01, turn), 0, half, change)
+    total += step_features(entries, slopes, table, Pace.of(0.01, turn), half, len(entries.features), change)
     for now, then, wanted in zip(table, before, expected, strict=True):
         np.testing.assert_allclose(now[used], wanted[used], rtol=2e-4, atol=2e-5)
         unused = np.setdiff1d(np.arange(31), used)
@@ -144,10 +146,32 @@ def test_units_take_a_step_with_the_gradient_of_what_is_scaled_to_length_1():
             nudged[1][row, column] -= 1e-6
             gradient[row, column] = (linear(nudged[0]) - linear(nudged[1])) / 2e-6
     expected = adam(values, *(part.astype(np.float64) for part in table[1:]), gradient, 0.02, 5)
-    total = step_units(rows, slopes, table, 0.02, 5, 0, 3)
+    total = step_units(rows, slopes, table, Pace.of(0.02, 5), 0, 3)
     for now, wanted in zip(table, expected, strict=True):
         np.testing.assert_allclose(now[rows], wanted[rows], rtol=1e-3, atol=1e-4)
     assert total == pytest.approx((gradient**2).sum(), rel=1e-3)
+
+
+def test_a_whole_table_takes_a_step():
+    table, gradient = trained_table(5, 3), np.random.default_rng(2).normal(size=(5, 3)).astype(np.float32)
+    expected = adam(*(part.astype(np.float64) for part in table), gradient, 0.03, 4)
+    step_all(table, gradient, Pace.of(0.03, 4))
+    for now, wanted in zip(table, expected, strict=True):
+        np.testing.assert_allclose(now, wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_plain_steps_go_against_the_gradient():
+    X, width = some_rows(), 6
+    slopes = np.random.default_rng(4).normal(size=(23, width)).astype(np.float32)
+    table, pace = trained_table(31, width), Pace.of(0.1, 3, adam=False)
+    before = [part.copy() for part in table]
+    entries = by_feature(drawn(X, np.arange(23)), np.zeros(31, np.int64))
+    step_features(entries, slopes, table, pace, 0, len(entries.features), np.zeros(width))
+    np.testing.assert_allclose(table.values, before[0] - 0.1 * X.T.toarray() @ slopes, rtol=1e-4, atol=1e-5)
+    np.testing.assert_array_equal(table.means, before[1])
+    np.testing.assert_array_equal(table.squares, before[2])
+    step_all(table, table.values.copy(), Pace.of(1.0, 1, adam=False))
+    np.testing.assert_array_equal(table.values, 0)
 
 
 def test_adjacency_among_some_labels_is_a_part_of_the_matrix():

@@ -450,3 +450,17 @@ def test_a_learner_of_other_labels_is_refused():
     learner.learner_ = copy.copy(Popularity().fit(X, Y[:, :30]))
     with pytest.raises(ModelError, match="train it again"):
         learner.predict_topk(X, 3)
+
+
+def test_the_score_of_the_first_place_is_explained():
+    X, Y = small_data()
+    learner = TailDial(learner=OneVsRest(), tail=1.0, first=0.0).fit(X, Y)
+    top = learner.predict_topk(X, 3)
+    lifted = 0
+    for row in range(20):
+        why = learner.explain(X[row : row + 1], k=3)
+        assert [one.label for one in why] == top.labels[row].tolist()
+        assert [one.score for one in why] == pytest.approx(top.scores[row].tolist(), rel=1e-5)
+        assert all(one.bias + sum(effect for _, effect in one.parts) == pytest.approx(one.score) for one in why)
+        lifted += any(name == "first place" and value > 0 for name, value in why[0].sources)
+    assert lifted

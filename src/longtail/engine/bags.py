@@ -1,4 +1,4 @@
-"""Kernels for embedding bags: sums of table rows over sparse rows, and steps of Adam on the table rows that were used.
+"""Kernels for embedding bags: sums of table rows over sparse rows, and steps of the table rows that were used.
 
 Their cost follows the entries of a batch, never the size of a table.
 """
@@ -27,6 +27,22 @@ class Table(NamedTuple):
     def begin(cls, values: npt.NDArray[np.float32]) -> Table:
         """Give a table that hasn't been trained."""
         return cls(values, np.zeros_like(values), np.zeros_like(values))
+
+
+class Pace(NamedTuple):
+    """How far a step goes: against the gradient if `growth` is 0, else by Adam, which both correct for its start."""
+
+    rate: np.float32
+    growth: np.float32
+
+    @classmethod
+    def of(cls, rate: float, turn: int, adam: bool = True) -> Pace:
+        """Pace of step number `turn`, from 1 on."""
+        if not adam:
+            return cls(np.float32(rate), np.float32(0))
+        return cls(
+            np.float32(rate / (1 - np.float64(_DECAY) ** turn)), np.float32(1 / (1 - np.float64(_SQUARE_DECAY) ** turn))
+        )
 
 
 class Bags(NamedTuple):
@@ -156,10 +172,14 @@ def _step(
     means: npt.NDArray[np.float32],
     squares: npt.NDArray[np.float32],
     gradient: npt.NDArray[np.float32],
-    rate: Any,
-    growth: Any,
+    pace: Pace,
 ) -> None:
-    """One step of Adam on one row."""
+    """One step of one row, against its gradient or by Adam."""
+    rate, growth = pace.rate, pace.growth
+    if growth == 0:
+        for column in range(values.shape[0]):
+            values[column] -= rate * gradient[column]
+        return
     for column in range(values.shape[0]):
         slope = gradient[column]
         means[column] += (np.float32(1) - _DECAY) * (slope - means[column])
@@ -172,13 +192,12 @@ def step_features(
     entries: Any,
     slopes: npt.NDArray[np.float32],
     table: Any,
-    rate: float,
-    turn: int,
+    pace: Pace,
     first: int,
     last: int,
     change: npt.NDArray[np.float64],
 ) -> Any:
-    """Take one step of Adam with the rows of a table that a batch used; the sum of the squared gradients.
+    """Take one step with the rows of a table that a batch used; the sum of the squared gradients.
 
     Parameters
     ----------
@@ -188,9 +207,7 @@ def step_features(
         Gradient by the sums of the batch's rows.
     table : Table
         Changed in place.
-    rate : float
-    turn : int
-        Number of the step, from 1 on.
+    pace : Pace
     first, last : int
         Features of `entries` to work on.
     change : ndarray of float64, shape (width,)
@@ -198,8 +215,6 @@ def step_features(
     """
     width = table.values.shape[1]
     gradient = np.empty(width, np.float32)
-    pace = np.float32(rate / (1 - np.float64(_DECAY) ** turn))
-    growth = np.float32(1 / (1 - np.float64(_SQUARE_DECAY) ** turn))
     total = 0.0
     for place in range(first, last):
         for column in range(width):
@@ -212,7 +227,7 @@ def step_features(
         for column in range(width):
             change[column] -= row[column] * row[column]
             total += gradient[column] * gradient[column]
-        _step(row, table.means[entries.features[place]], table.squares[entries.features[place]], gradient, pace, growth)
+        _step(row, table.means[entries.features[place]], table.squares[entries.features[place]], gradient, pace)
         for column in range(width):
             change[column] += row[column] * row[column]
     return total
@@ -223,12 +238,11 @@ def step_units(
     rows: npt.NDArray[np.int32],
     slopes: npt.NDArray[np.float32],
     table: Any,
-    rate: float,
-    turn: int,
+    pace: Pace,
     first: int,
     last: int,
 ) -> Any:
-    """Take one step of Adam with some rows of a table of which only the direction counts.
+    """Take one step with some rows of a table of which only the direction counts.
 
     Parameters
     ----------
@@ -238,13 +252,11 @@ def step_units(
         Gradient by the rows scaled to length 1.
     table : Table
         Changed in place.
-    rate, turn, first, last
+    pace, first, last
         As for `step_features`.
     """
     width = table.values.shape[1]
     gradient = np.empty(width, np.float32)
-    pace = np.float32(rate / (1 - np.float64(_DECAY) ** turn))
-    growth = np.float32(1 / (1 - np.float64(_SQUARE_DECAY) ** turn))
     total = 0.0
     for place in range(first, last):
         row, slope = table.values[rows[place]], slopes[place]
@@ -257,8 +269,18 @@ def step_units(
         for column in range(width):
             gradient[column] = (slope[column] - along * row[column]) * inverse
             total += gradient[column] * gradient[column]
-        _step(row, table.means[rows[place]], table.squares[rows[place]], gradient, pace, growth)
+        _step(row, table.means[rows[place]], table.squares[rows[place]], gradient, pace)
     return total
+
+
+def step_all(table: Table, gradient: npt.NDArray[np.float32], pace: Pace) -> None:
+    """Take one step with a whole table."""
+    if pace.growth == 0:
+        table.values[...] -= pace.rate * gradient
+        return
+    table.means[...] += (1 - _DECAY) * (gradient - table.means)
+    table.squares[...] += (1 - _SQUARE_DECAY) * (gradient * gradient - table.squares)
+    table.values[...] -= pace.rate * table.means / (np.sqrt(table.squares * pace.growth) + _FLOOR)
 
 
 @kernel

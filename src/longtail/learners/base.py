@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from math import isnan
 from numbers import Real
@@ -206,8 +206,21 @@ class Learner(BaseEstimator):
         """
         if factors is None or not len(factors):
             return self._topk(X, k, allowed)
-        top = self._topk(X, max(k, min(CANDIDATES, self.n_labels_)), allowed)
-        return top.ranked_by(np.exp(self._log_scores(top.scores)) * factors[top.labels], k)
+        return self._weighted_topks(X, [(k, factors)], allowed)[0]
+
+    def _weighted_topks(
+        self,
+        X: sp.csr_array,
+        wanted: Sequence[tuple[int, npt.NDArray[np.float32]]],
+        allowed: npt.NDArray[np.bool_] | None,
+    ) -> list[TopK]:
+        """Rank by several sets of factors, each with its number of places; one search serves them where it can."""
+        if type(self)._weighted_topk is not Learner._weighted_topk:
+            return [self._weighted_topk(X, k, allowed, factors) for k, factors in wanted]
+        most = max((k for k, _ in wanted), default=1)
+        top = self._topk(X, max(most, min(CANDIDATES, self.n_labels_)), allowed)
+        strengths = np.exp(self._log_scores(top.scores))
+        return [top.ranked_by(strengths * factors[top.labels], k) for k, factors in wanted]
 
     def _tail_factors(self, tail: float) -> npt.NDArray[np.float32]:
         """Inverse propensities to the power of `tail`; the last ones asked for are kept."""

@@ -213,11 +213,13 @@ class TailDial(Around):
         return dial_curve(trial, held_out.X, held_out.Y)
 
     def _topk(self, X: sp.csr_array, k: int, allowed: npt.NDArray[np.bool_] | None) -> TopK:
-        top = self._weighted_topk(X, k, allowed, self._tail_factors(self.tail_))
-        if self.first_ == self.tail_:
-            return top
-        first = self._weighted_topk(X, 1, allowed, self._tail_factors(self.first_)).labels
-        return _put_first(top, first)
+        factors = self._tail_factors(self.tail_)
+        if self.first_ == self.tail_ or not len(factors):
+            return self._weighted_topk(X, k, allowed, factors)
+        self._check_inside()
+        wanted = [(k, factors), (1, self._tail_factors(self.first_))]
+        top, first = self.learner_._weighted_topks(X, wanted, allowed)
+        return _put_first(top, first.labels)
 
     def _weighted_topk(
         self,
@@ -226,12 +228,16 @@ class TailDial(Around):
         allowed: npt.NDArray[np.bool_] | None,
         factors: npt.NDArray[np.float32] | None,
     ) -> TopK:
+        self._check_inside()
+        return self.learner_._weighted_topk(X, k, allowed, factors)
+
+    def _check_inside(self) -> None:
         if self.learner_.n_labels_ != self.n_labels_:
             raise ModelError("The learner inside has other labels than the dial: train it again.")
-        return self.learner_._weighted_topk(X, k, allowed, factors)
 
     def _explain(self, X: sp.csr_array, labels: npt.NDArray[np.int32]) -> list[Explanation]:
         factors = self._tail_factors(self.tail_)
+        best = self._topk(X, 1, None) if self.first_ != self.tail_ else None
         whys = []
         for why in self.learner_._explain(X, labels):
             factor = float(factors[why.label])
@@ -242,6 +248,10 @@ class TailDial(Around):
             parts = [(feature, effect * scale) for feature, effect in why.parts]
             dialled = replace(why, score=float(factor * plain), bias=float(bias), parts=parts)
             sources = [(type(self.learner_).__name__, float(plain)), ("tail dial", float((factor - 1) * plain))]
+            if best is not None and why.label == best.labels[0, 0]:  # its score puts it above the others
+                lifted = float(best.scores[0, 0]) - dialled.score
+                dialled = replace(dialled, score=float(best.scores[0, 0]), bias=dialled.bias + lifted)
+                sources.append(("first place", lifted))
             whys.append(dialled.with_sources(sources))
         return whys
 

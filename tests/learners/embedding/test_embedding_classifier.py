@@ -60,7 +60,7 @@ def test_regularisers_do_what_they_are_for():
     X, Y = small_data(n_rows=300)
     nearness = {}
     for regulariser in (None, "glas", "spread-out", "laplacian"):
-        vectors = small(regulariser=regulariser, strength=300.0, passes=10).fit(X, Y).label_embeddings_
+        vectors = small(regulariser=regulariser, strength=300.0, passes=10, held_out=0.0).fit(X, Y).label_embeddings_
         products = vectors @ vectors.T
         np.fill_diagonal(products, 0)
         nearness[regulariser] = products[3, 10], np.abs(products[:3, 6:9]).mean()
@@ -70,10 +70,15 @@ def test_regularisers_do_what_they_are_for():
     assert nearness["spread-out"][1] < nearness[None][1]
 
 
+def test_the_strength_goes_with_the_number_of_labels():
+    assert small()._settings(4000).strength == 400
+    assert small(strength=7)._settings(4000).strength == 7
+
+
 def test_labels_of_the_regulariser():
     X, Y = small_data(n_rows=60, n_labels=200)
     for sampling, wanted in (("even", 1.0), ("rows", 60.0)):
-        trainer = training.Trainer(X, Y, np.ones(200, np.float32), small(sampling=sampling)._settings(), 1)
+        trainer = training.Trainer(X, Y, np.ones(200, np.float32), small(sampling=sampling)._settings(200), 1)
         batch = trainer._drawn(np.arange(60), np.random.default_rng(0))
         labelled = (np.diff(Y.indptr) > 0).sum()
         if sampling == "even":
@@ -237,13 +242,13 @@ find = importlib.util.find_spec
 importlib.util.find_spec = lambda name, *more: None if name == "torch" else find(name, *more)
 import numpy as np
 from longtail import EmbeddingClassifier, load
-from longtail.errors import InputError
+from longtail.errors import MissingExtraError
 model = load({str(tmp_path / "model")!r})
 X = np.array({X[:3].toarray().tolist()!r})
 assert model.predict_topk(X, 2).labels.tolist() == {expected!r}
 try:
     EmbeddingClassifier().fit([[1], [2]], [[1], [0]])
-except InputError as error:
+except MissingExtraError as error:
     assert "longtail[neural]" in str(error)
 else:
     raise SystemExit("trained")
@@ -258,7 +263,8 @@ else:
         ("loss", "hinge"), ("margin", -1), ("mined", 0), ("negatives", -1), ("regulariser", "l2"),
         ("strength", float("nan")), ("sampling", "all"), ("adjacency", "x"),
         ("keep", 0), ("keep", 1.1), ("batch", 0), ("passes", 0),
-        ("rate", 0), ("held_out", 1.0), ("patience", 0), ("average", 0), ("search", "brute"), ("precision", "float16"),
+        ("rate", 0), ("label_rate", 0), ("optimiser", "adagrad"),
+        ("held_out", 1.0), ("patience", 0), ("average", 0), ("search", "brute"), ("precision", "float16"),
         ("normalise", 1), ("seed", -1), ("threads", 0), ("memory_limit", "x"), ("weighting", "x"),
     ],
 )  # fmt: skip
@@ -276,7 +282,7 @@ def test_too_little_memory_is_refused_before_training():
 
 def test_labels_of_a_step_are_those_of_its_rows_and_others():
     X, Y = small_data(n_rows=100, n_labels=300)
-    trainer = training.Trainer(X, Y, np.ones(300, np.float32), small(negatives=20)._settings(), 1)
+    trainer = training.Trainer(X, Y, np.ones(300, np.float32), small(negatives=20)._settings(300), 1)
     rows = np.arange(2)
     batch = trainer._drawn(rows, np.random.default_rng(0))
     own = set(Y[rows].indices)
@@ -286,14 +292,14 @@ def test_labels_of_a_step_are_those_of_its_rows_and_others():
     np.testing.assert_array_equal(batch.truth.toarray(), Y[rows][:, batch.labels].toarray())
     for row, place in zip(rows, batch.chosen, strict=True):
         assert Y[row, batch.labels[place]] == 1
-    whole = training.Trainer(X, Y, np.ones(300, np.float32), small(negatives=300)._settings(), 1)
+    whole = training.Trainer(X, Y, np.ones(300, np.float32), small(negatives=300)._settings(300), 1)
     np.testing.assert_array_equal(whole._drawn(rows, np.random.default_rng(0)).labels, np.unique(Y.indices))
 
 
 def test_one_true_label_of_each_row_is_drawn_evenly():
     X = sp.csr_array(np.ones((3, 1), np.float32))
     Y = sp.csr_array(np.array([[1, 1, 1, 1], [0, 0, 1, 0], [0, 0, 0, 0]], np.float32))
-    trainer = training.Trainer(X, Y, np.ones(4, np.float32), small(negatives=4)._settings(), 1)
+    trainer = training.Trainer(X, Y, np.ones(4, np.float32), small(negatives=4)._settings(4), 1)
     rng = np.random.default_rng(0)
     drawn = np.array([trainer._drawn(np.arange(3), rng).chosen for _ in range(400)])
     np.testing.assert_allclose(np.bincount(drawn[:, 0], minlength=4), 100, atol=40)
@@ -304,7 +310,7 @@ def test_one_true_label_of_each_row_is_drawn_evenly():
 def test_a_step_follows_the_gradient_of_the_whole_objective():
     """The gradients that are handed to Adam, by numeric differences of loss and regulariser together."""
     X, Y = (part[10:22] for part in small_data())  # each row with features: at the origin there is no gradient
-    settings = small(hidden=(5,), dimensions=4, negatives=14, keep=1.0, strength=7.0)._settings()
+    settings = small(hidden=(5,), dimensions=4, negatives=14, keep=1.0, strength=7.0)._settings(14)
     trainer = training.Trainer(X, Y, np.linspace(0.5, 2, 14).astype(np.float32), settings, 1)
     state = trainer.begin()
     batch = trainer._drawn(np.arange(12), np.random.default_rng(1))
@@ -331,6 +337,61 @@ def test_a_step_follows_the_gradient_of_the_whole_objective():
                 ends.append(objective()[0])
             values[place] = before
             assert gradient[place] == pytest.approx((ends[0] - ends[1]) / 4e-3, rel=0.05, abs=2e-3), name
+
+
+def test_algorithm_2_step_by_step():
+    """One step of plain gradients against the algorithm in double precision: labels, biases and lengths of layers."""
+    import torch
+
+    X, Y = (part[10:22] for part in small_data())
+    params = {"loss": "margin", "optimiser": "sgd", "sampling": "rows", "keep": 1.0, "negatives": 14, "strength": 10.0}
+    settings = small(hidden=(6,), dimensions=5, rate=0.5, batch=12, **params)._settings(14)
+    trainer = training.Trainer(X, Y, np.ones(14, np.float32), settings, 1)
+    state = trainer.begin()
+    begin = {name: torch.from_numpy(table.values.astype(np.float64)) for name, table in state.parameters.items()}
+    begin |= {"V": torch.from_numpy(state.labels.values.astype(np.float64))}
+    W = torch.from_numpy(state.features.values.astype(np.float64))
+    batch = trainer._drawn(np.arange(12), np.random.default_rng(1))
+    leaves = {name: value.clone().requires_grad_() for name, value in begin.items()}
+    inputs = torch.from_numpy(X.toarray().astype(np.float64))
+    hidden = inputs @ (W / W.norm(dim=0)) * leaves["length0"].exp() + leaves["bias0"]
+    directions = leaves["weights1"] / leaves["weights1"].norm(dim=0)
+    phi = hidden.relu() @ directions * leaves["length1"].exp() + leaves["bias1"]
+    phi = phi.relu() / phi.relu().norm(dim=1, keepdim=True).clamp(min=1e-6)
+    V = leaves["V"] / leaves["V"].norm(dim=1, keepdim=True)
+    truth, loss = Y.toarray(), 0.0
+    labelled = np.flatnonzero(batch.chosen >= 0)  # a row has no labels: nothing is drawn for it
+    drawn = batch.labels[batch.chosen]
+    assert len(labelled) == 11
+    for row in labelled:
+        scores = V @ phi[row]
+        for label in np.flatnonzero(truth[row] == 0):
+            if label in batch.labels:
+                loss = loss + (scores[label] - scores[drawn[row]] + 0.3).relu() / 12
+    together = (truth.T @ truth).astype(np.float64)
+    for one in drawn[labelled]:
+        for other in drawn[labelled]:
+            near = (together[one, other] / together[other, other] + together[one, other] / together[one, one]) / 2
+            loss = loss + 10.0 * (V[one] @ V[other] - near).square() / 121
+    loss.backward()
+    trainer._step(state, batch, training.column_squares(state.features.values), 1)
+    rate = float(trainer._pace(0.5, 1).rate)
+    found = {name: table.values for name, table in state.parameters.items()} | {"V": state.labels.values}
+    for name, leaf in leaves.items():
+        gradient = torch.zeros_like(leaf) if leaf.grad is None else leaf.grad
+        np.testing.assert_allclose(found[name], begin[name] - rate * gradient, rtol=1e-4, atol=1e-5, err_msg=name)
+
+
+def test_plain_steps_learn_too():
+    X, Y = small_data(n_rows=400)
+    learner = small(optimiser="sgd", rate=1.0, label_rate=10.0, passes=12).fit(X[:300], Y[:300])
+    assert learner.score(X[300:], Y[300:]) > 0.6
+
+
+def test_a_training_that_diverges_says_so():
+    X, Y = small_data()
+    with pytest.raises(ParameterError, match="makes the training diverge"):
+        small(optimiser="sgd", rate=1e4, label_rate=1e4).fit(X, Y)
 
 
 def test_mixed_precision_learns_the_same():

@@ -18,7 +18,7 @@ from longtail.engine.checkpoint import Checkpoint
 from longtail.engine.memory import memory_in_use, no_room, parse_memory, resident_memory
 from longtail.engine.pool import thread_count
 from longtail.engine.progress import show_progress
-from longtail.errors import InputError, ParameterError
+from longtail.errors import MissingExtraError, ParameterError
 from longtail.learners.embedding import fitting
 from longtail.learners.embedding.adjacency import Adjacency, check_adjacency
 from longtail.learners.embedding.links import fit_link
@@ -32,7 +32,7 @@ from longtail.learners.embedding.search import (
     Search,
     check_search,
 )
-from longtail.learners.embedding.training import Settings, Trainer
+from longtail.learners.embedding.training import Optimiser, Settings, Trainer
 from longtail.learners.estimate import Estimate
 from longtail.learners.linear.training import digest_of
 from longtail.metrics import evaluate
@@ -44,6 +44,7 @@ Precision = Literal["float32", "bfloat16"]
 _ROWS_AT_ONCE = 256
 _LINK_ROWS, _LINK_PLACES, _MEASURED_ROWS, _INDEX_ROWS = 4000, 50, 4000, 500
 _PILOT_STEPS = 3
+_STRENGTH_A_LABEL = 0.1  # of the regulariser
 
 
 class EmbeddingClassifier(EmbeddingRanker):
@@ -74,8 +75,9 @@ class EmbeddingClassifier(EmbeddingRanker):
         Labels drawn at random that are scored in a step, besides those of its rows.
     regulariser : {"glas", "spread-out", "laplacian", "gravity"}, optional
         What draws label embeddings together or apart.
-    strength : float
-        Weight of the regulariser.
+    strength : float, optional
+        Weight of the regulariser. When left out, a tenth of the number of labels: a regulariser is a mean over pairs,
+        so that what each label feels of it falls with their number.
     sampling : {"even", "rows"}
         Which labels the regulariser looks at in a step. "even" draws 1,024 of the step's labels, all alike, as the
         equations weigh them; "rows" takes the one that was drawn for each row, as algorithm 2 of the paper does, so
@@ -91,8 +93,13 @@ class EmbeddingClassifier(EmbeddingRanker):
         Rows of a step.
     passes : int
         Most passes over the rows.
+    optimiser : {"adam", "sgd"}
+        How steps are made of gradients: by Adam, whose memory of a feature or label changes only when it is used, or
+        plainly, as the algorithms of the paper are written; these need much higher rates.
     rate : float
         Length of the first steps; it falls to almost nothing over the passes.
+    label_rate : float, optional
+        The same for the labels; `rate` when left out.
     held_out : float
         Share of the rows that are not trained on, by which training is stopped and scores become log-odds. A row that
         is the only one of some label is never held out.
@@ -147,14 +154,16 @@ class EmbeddingClassifier(EmbeddingRanker):
         mined: int = 10,
         negatives: int = 4096,
         regulariser: Regulariser | None = "glas",
-        strength: float = 1000.0,
+        strength: float | None = None,
         sampling: Sampling = "even",
         adjacency: Adjacency = "arithmetic",
         weighting: Weighting | str | None = None,
         keep: float = 0.7,
         batch: int = 512,
         passes: int = 5,
+        optimiser: Optimiser = "adam",
         rate: float = 0.01,
+        label_rate: float | None = None,
         held_out: float = 0.02,
         patience: int = 3,
         average: int = 1,
@@ -180,7 +189,9 @@ class EmbeddingClassifier(EmbeddingRanker):
         self.keep = keep
         self.batch = batch
         self.passes = passes
+        self.optimiser = optimiser
         self.rate = rate
+        self.label_rate = label_rate
         self.held_out = held_out
         self.patience = patience
         self.average = average
@@ -197,18 +208,22 @@ class EmbeddingClassifier(EmbeddingRanker):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int | np.integer) or not least <= value < 2**31:
                 raise ParameterError(name, value, f"must be a whole number from {least} to {2**31 - 1}")
-        for name, most in (("margin", math.inf), ("strength", math.inf), ("keep", 1.0), ("rate", math.inf)):
+        for name, most in (("margin", math.inf), ("keep", 1.0), ("rate", math.inf)):
             value = getattr(self, name)
             least_open = name in ("keep", "rate")
             if not (is_number(value) and 0 <= value <= most and not (least_open and value == 0)):
                 wanted = "above 0 and at most 1" if name == "keep" else f"{'above' if least_open else 'of at least'} 0"
                 raise ParameterError(name, value, f"must be a number {wanted}")
+        if not (self.strength is None or (is_number(self.strength) and 0 <= self.strength < math.inf)):
+            raise ParameterError("strength", self.strength, "must be a number of at least 0, or None")
+        if not (self.label_rate is None or (is_number(self.label_rate) and self.label_rate > 0)):
+            raise ParameterError("label_rate", self.label_rate, "must be a number above 0, or None")
         if not (is_number(self.held_out) and 0 <= self.held_out < 1):
             raise ParameterError("held_out", self.held_out, "must be a number of at least 0 and below 1")
         self._widths()
-        for name, known in (("activation", get_args(Activation)), ("precision", get_args(Precision))):
-            if getattr(self, name) not in known:
-                raise ParameterError(name, getattr(self, name), f"must be one of {', '.join(known)}")
+        for name, known in (("activation", Activation), ("precision", Precision), ("optimiser", Optimiser)):
+            if getattr(self, name) not in get_args(known):
+                raise ParameterError(name, getattr(self, name), f"must be one of {', '.join(get_args(known))}")
         if not isinstance(self.normalise, bool | np.bool_):
             raise ParameterError("normalise", self.normalise, "must be True or False")
         check_loss(self.loss)
@@ -230,7 +245,7 @@ class EmbeddingClassifier(EmbeddingRanker):
             raise ParameterError("hidden", self.hidden, "must be a sequence of widths of at least 1, such as [512]")
         return (*(int(width) for width in hidden), int(self.dimensions))
 
-    def _settings(self) -> Settings:
+    def _settings(self, n_labels: int) -> Settings:
         return Settings(
             widths=self._widths(),
             activation=self.activation,
@@ -239,13 +254,15 @@ class EmbeddingClassifier(EmbeddingRanker):
             mined=int(self.mined),
             negatives=int(self.negatives),
             regulariser=self.regulariser,
-            strength=float(self.strength),
+            strength=float(_STRENGTH_A_LABEL * n_labels if self.strength is None else self.strength),
             sampling=self.sampling,
             adjacency=self.adjacency,
             keep=float(self.keep),
             batch=int(self.batch),
             passes=int(self.passes),
+            optimiser=self.optimiser,
             rate=float(self.rate),
+            label_rate=float(self.rate if self.label_rate is None else self.label_rate),
             precision=self.precision,
             seed=int(self.seed),
         )
@@ -256,7 +273,7 @@ class EmbeddingClassifier(EmbeddingRanker):
         rows, held_out = self._split(Y)
         scaled = self._scaled(X)
         costs = get_weighting(self.weighting).costs(self.label_counts_, self.n_rows_).rescaled().positive
-        trainer = Trainer(scaled[rows], Y[rows], costs, self._settings(), thread_count(self.threads))
+        trainer = Trainer(scaled[rows], Y[rows], costs, self._settings(Y.shape[1]), thread_count(self.threads))
         arrays = (X.indptr, X.indices, X.data, Y.indptr, Y.indices, costs)
         described = (trainer.settings, self.held_out, self.average, self.patience, self.normalise, X.shape, Y.shape)
 
@@ -314,7 +331,7 @@ class EmbeddingClassifier(EmbeddingRanker):
         counts = np.bincount(Y.indices, minlength=Y.shape[1]).astype(np.int64)
         costs = get_weighting(self.weighting).costs(counts, X.shape[0]).rescaled().positive
         threads = thread_count(self.threads)
-        trainer = Trainer(self._scaled(X), Y, costs, self._settings(), threads)
+        trainer = Trainer(self._scaled(X), Y, costs, self._settings(Y.shape[1]), threads)
         times = []
         with closing(trainer), _one_torch_thread():
             start = time.perf_counter()
@@ -357,9 +374,7 @@ class EmbeddingClassifier(EmbeddingRanker):
 
 def _require_torch() -> None:
     if find_spec("torch") is None:
-        raise InputError(
-            "EmbeddingClassifier is trained with torch, which is not installed: pip install 'longtail[neural]'."
-        )
+        raise MissingExtraError("Training an EmbeddingClassifier", "neural")
 
 
 @contextmanager

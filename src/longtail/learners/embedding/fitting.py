@@ -12,7 +12,7 @@ import numpy.typing as npt
 from longtail.engine.bags import Table
 from longtail.engine.checkpoint import Checkpoint
 from longtail.engine.progress import progress_bar
-from longtail.errors import Interrupted
+from longtail.errors import Interrupted, ParameterError
 from longtail.learners.embedding.mapping import unit_rows
 from longtail.learners.embedding.training import Progress, State, Trainer
 
@@ -99,6 +99,8 @@ def _one_pass(trainer: Trainer, state: State, number: int, advance: Any, history
     measured: list[Progress] = []
     held_out = f", held out {history[-1][-1]:.2f}" if history and not np.isnan(history[-1][-1]) else ""
     for progress in trainer.steps(state, number):
+        if not np.isfinite(progress[:3]).all():
+            raise ParameterError("rate", trainer.settings.rate, "makes the training diverge: lower it")
         measured.append(progress)
         remark = f"loss {progress.loss:.3f}, gradient {progress.gradient_norm:.2g}"
         advance(1, f"{remark}, {progress.rows_per_second:,.0f} rows/s{held_out}")

@@ -16,7 +16,7 @@ from longtail.engine.lanes import LANES
 from longtail.engine.pool import thread_count
 from longtail.engine.topk import TopK
 from longtail.engine.topk_kernels import rank_block, rank_weighted_block
-from longtail.errors import ParameterError
+from longtail.errors import MissingExtraError, ParameterError
 
 Search = Literal["auto", "exact", "hnsw", "ivf"]
 
@@ -211,7 +211,7 @@ def check_search(search: object) -> None:
     if search not in get_args(Search):
         raise ParameterError("search", search, f"must be one of {', '.join(get_args(Search))}")
     if search in ("hnsw", "ivf") and not has_faiss():
-        raise ParameterError("search", search, "needs faiss: pip install 'longtail[neural]'")
+        raise MissingExtraError(f"search={search!r}", "neural")
 
 
 @contextmanager

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -18,10 +18,12 @@ import scipy.sparse as sp
 from longtail.engine.bags import (
     Bags,
     ByFeature,
+    Pace,
     Table,
     count_occurring,
     draw_entries,
     sort_by_feature,
+    step_all,
     step_features,
     step_units,
     sum_bags,
@@ -48,6 +50,9 @@ _REGULARISED = 1024  # labels that the regulariser looks at
 _WARM_UP, _LEAST = 20, 0.02  # steps to the full rate, and the share of it that is left at the end
 
 
+Optimiser = Literal["adam", "sgd"]
+
+
 @dataclass(frozen=True)
 class Settings:
     """What training depends on besides the data; see `EmbeddingClassifier`."""
@@ -65,7 +70,9 @@ class Settings:
     keep: float
     batch: int
     passes: int
+    optimiser: Optimiser
     rate: float
+    label_rate: float
     precision: str
     seed: int
 
@@ -152,11 +159,12 @@ class Trainer:
         """Let the threads go."""
         self._crew.close()
 
-    def _rate(self, turn: int) -> float:
+    def _pace(self, rate: float, turn: int) -> Pace:
         """Length of a step: it rises over the first steps, and falls to almost nothing as half a cosine."""
         total = self.settings.passes * self.batches
         falling = 0.5 * (1 + np.cos(np.pi * turn / (total + 1)))
-        return float(self.settings.rate * max(falling, _LEAST) * min(1.0, turn / min(_WARM_UP, total)))
+        share = max(falling, _LEAST) * min(1.0, turn / min(_WARM_UP, total))
+        return Pace.of(rate * share, turn, self.settings.optimiser == "adam")
 
     def _drawn(self, rows: npt.NDArray[np.int64], rng: np.random.Generator) -> _Batch:
         own = self.Y[rows]
@@ -226,12 +234,12 @@ class Trainer:
         by_units = np.sum([shard.by_units for shard in shards], axis=0)
         by_units[regulariser.places] += regulariser.by_units
         slopes = np.concatenate([shard.by_sums for shard in shards])
-        rate = self._rate(turn)
-        total = self._update(state, batch, slopes, by_units, squares, rate, turn)
+        pace, label_pace = (self._pace(rate, turn) for rate in (self.settings.rate, self.settings.label_rate))
+        total = self._update(state, batch, slopes, by_units, squares, pace, label_pace)
         for name, table in parameters.items():
             gradient = np.sum([shard.by_parameters[name] for shard in shards], axis=0)
             total += float(np.square(gradient).sum())
-            step_all(table, gradient, rate, turn)
+            step_all(table, gradient, pace)
         return loss, regulariser.value, total
 
     def _gradients(
@@ -314,17 +322,17 @@ class Trainer:
         slopes: npt.NDArray[np.float32],
         by_units: npt.NDArray[np.float32],
         squares: npt.NDArray[np.float64],
-        rate: float,
-        turn: int,
+        pace: Pace,
+        label_pace: Pace,
     ) -> float:
         """Take the step with both tables; the squared length of their gradients."""
 
         def features(first: int, last: int) -> tuple[float, npt.NDArray[np.float64]]:
             change = np.zeros(slopes.shape[1])
-            return step_features(batch.by_feature, slopes, state.features, rate, turn, first, last, change), change
+            return step_features(batch.by_feature, slopes, state.features, pace, first, last, change), change
 
         def labels(first: int, last: int) -> float:
-            total: float = step_units(batch.labels, by_units, state.labels, rate, turn, first, last)
+            total: float = step_units(batch.labels, by_units, state.labels, label_pace, first, last)
             return total
 
         done = self._crew.each(features, len(batch.by_feature.features), _FEATURES_AT_ONCE)
@@ -344,14 +352,6 @@ class _Regularised(NamedTuple):
     value: float
     places: npt.NDArray[np.int64]
     by_units: npt.NDArray[np.float32]
-
-
-def step_all(table: Table, gradient: npt.NDArray[np.float32], rate: float, turn: int) -> None:
-    """Take one step of Adam with a whole table; the constants are those of the kernels."""
-    table.means[...] += np.float32(0.1) * (gradient - table.means)
-    table.squares[...] += np.float32(0.001) * (gradient * gradient - table.squares)
-    growth = 1 / (1 - 0.999**turn)
-    table.values[...] -= rate / (1 - 0.9**turn) * table.means / (np.sqrt(table.squares * growth) + 1e-8)
 
 
 def _gradient(tensor: Tensor) -> npt.NDArray[np.float32]:
