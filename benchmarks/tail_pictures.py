@@ -10,6 +10,7 @@ from longtail.app.pictures.models import colour, marker
 from longtail.app.pictures.style import figure, picture, save
 
 DRAWN = ("dismec", "pw-cb-dismec", "bonsai", "ranknet+bonsai", "taug+bonsai", "fastxml", "longtail-tail")
+OURS = "longtail-tail"  # in black: there are six colours
 AXES = {"1": ("precision_at_1", "ps_precision_at_1"), "5": ("precision", "ps_precision")}
 
 
@@ -27,11 +28,12 @@ def fronts(results: Mapping[str, Mapping[str, Any]]) -> Any:
             plot = axes[2 * at + place]
             for number, recipe in enumerate(recipe for recipe in DRAWN if recipe in found):
                 row = found[recipe]
+                look = ("#111111", "*") if recipe == OURS else (colour(number), marker(number))
                 curve = [(point[across], point[up]) for point in row["curve"]]
-                plot.plot(*zip(*curve, strict=True), color=colour(number), linewidth=1.2, alpha=0.8)
+                plot.plot(*zip(*curve, strict=True), color=look[0], linewidth=1.2, alpha=0.8)
                 plot.plot(
-                    row[f"P@{k}"], row[f"PSP@{k}"], marker=marker(number), color=colour(number), label=recipe,
-                    linestyle="none", markersize=7,
+                    row[f"P@{k}"], row[f"PSP@{k}"], marker=look[1], color=look[0], label=recipe,
+                    linestyle="none", markersize=10 if recipe == OURS else 7,
                 )  # fmt: skip
             others = [row for recipe, row in found.items() if recipe not in DRAWN]
             plot.plot(

@@ -138,3 +138,9 @@ def test_parameters_of_a_learner_that_is_none_are_refused(name):
     for params in ({name: 1, "learner": None}, {"learner": None, name: 1}):
         with pytest.raises(ParameterError, match=f"^{name} is inside of learner, which is set to None"):
             recipe("pfastrexml", **params)
+
+
+@pytest.mark.parametrize("name", ["taug+ranknet+bonsai", "taug+ips+bonsai", "taug+longtail-tail", "taug+taug+bonsai"])
+def test_taug_stands_next_to_the_learner(name):
+    with pytest.raises(ParameterError, match=r"as in ranknet\+taug\+bonsai"):
+        recipe(name)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from os import PathLike, fspath
 
+_MOST_SHOWN = 300  # characters of a value
+
 
 class LongtailError(Exception):
     """Base class of every error that longtail raises on purpose; Ctrl-C is no error, see `Interrupted`."""
@@ -47,7 +49,10 @@ class ParameterError(LongtailError, ValueError):
     def __init__(self, name: str, value: object, requirement: str) -> None:
         self.name = name
         self.value = value
-        super().__init__(f"{name} {requirement}, got {value!r}.")
+        shown = repr(value)
+        super().__init__(
+            f"{name} {requirement}, got {shown if len(shown) <= _MOST_SHOWN else shown[:_MOST_SHOWN] + '...'}."
+        )
 
 
 class MissingExtraError(LongtailError, ImportError):

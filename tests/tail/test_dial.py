@@ -18,7 +18,10 @@ from longtail import (
     Model,
     OneVsRest,
     Popularity,
+    RankNet,
+    Stacked,
     TailDial,
+    TAug,
     TextLearner,
     Tfidf,
     evaluate,
@@ -464,3 +467,45 @@ def test_the_score_of_the_first_place_is_explained():
         assert all(one.bias + sum(effect for _, effect in one.parts) == pytest.approx(one.score) for one in why)
         lifted += any(name == "first place" and value > 0 for name, value in why[0].sources)
     assert lifted
+
+
+def test_a_dial_around_a_dial_is_refused():
+    X, Y = small_data()
+    with pytest.raises(ParameterError, match="has a dial of its own"):
+        TailDial(learner=TailDial(learner=OneVsRest())).fit(X, Y)
+
+
+@pytest.mark.parametrize("wrapper", [TailDial, RankNet, Stacked, CentroidReranker, TAug])
+def test_what_can_not_be_wrapped_is_refused(wrapper):
+    X, Y = small_data()
+    with pytest.raises(ParameterError, match=f"put {wrapper.__name__} into the learner over texts"):
+        wrapper(learner=TextLearner()).fit(X, Y)
+    model = Model(OneVsRest().fit(X, Y), label_names=[f"a long name {label}" * 9 for label in range(14)])
+    with pytest.raises(ParameterError, match="give the learner of the model") as refused:
+        wrapper(learner=model).fit(X, Y)
+    assert len(str(refused.value)) < 200
+
+
+def test_a_dial_lets_its_learner_grow():
+    X, Y = small_data()
+    forest = TailDial(learner=InstanceForest(trees=2), tail=0.5).fit(X, Y).add_trees(X, Y, 3)
+    whole = TailDial(learner=InstanceForest(trees=5), tail=0.5).fit(X, Y)
+    assert_same(forest.predict_topk(X, 3), whole.predict_topk(X, 3))
+    grown = TailDial(learner=OneVsRest(), tail=0.5).fit(X, Y[:, :10]).add_labels(X, Y[:, 10:])
+    assert grown.n_labels_ == grown.learner_.n_labels_ == 14
+    assert grown.predict_topk(X, 3).labels.max() > 9
+    with pytest.raises(InputError, match="Popularity has no trees over rows"):
+        TailDial(learner=Popularity()).fit(X, Y).add_trees(X, Y, 1)
+    with pytest.raises(InputError, match="Popularity has no way to learn labels later"):
+        TailDial(learner=Popularity()).fit(X, Y).add_labels(X, Y)
+
+
+@pytest.mark.parametrize(
+    ("curve", "most_loss"), [([], 1), ([DialPoint(0.0, 1, 1, 1, 1)], -1), ([DialPoint(0.0, 1, 1, 1, 1)], "x")]
+)
+def test_choices_that_make_no_sense_are_refused(curve, most_loss):
+    with pytest.raises(ParameterError):
+        choose_tail(curve, most_loss)
+    X, Y = small_data()
+    with pytest.raises(ParameterError, match="tails"):
+        dial_curve(OneVsRest().fit(X, Y), X, Y, tails=0.5)

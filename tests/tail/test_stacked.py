@@ -187,3 +187,11 @@ class TestFirstPlace:
     def test_wrong(self):
         with pytest.raises(ParameterError, match=r"^first"):
             TailDial(first=1.5).fit(*small_data())
+
+
+def test_few_rows_are_ranked_as_by_the_learner():
+    """A handful of candidates teaches nothing of probabilities."""
+    X, Y = small_data(n_rows=20)
+    stacked = Stacked(learner=OneVsRest(), second=OneVsRest(weighting="pw")).fit(X, Y)
+    plain = OneVsRest().fit(X, Y)
+    np.testing.assert_array_equal(stacked.predict_topk(X, 3).labels, plain.predict_topk(X, 3).labels)

@@ -61,14 +61,14 @@ def progress_bar(description: str, total: int, unit: str = "") -> Iterator[Advan
 
     columns = (
         TextColumn("{task.description}"),
-        BarColumn(),
+        BarColumn(bar_width=None),
         MofNCompleteColumn(),
         TextColumn(unit),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
         TextColumn("{task.fields[remark]}"),
     )
-    with Progress(*columns, console=Console(stderr=True)) as bar:
+    with Progress(*columns, console=Console(stderr=True), expand=False) as bar:
         task = bar.add_task(description, total=total, remark="")
 
         def advance(steps: int, remark: str = "") -> None:

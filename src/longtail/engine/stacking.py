@@ -91,6 +91,36 @@ def candidate_features(labels: Int32, log_odds: Float32, log_counts: Float32, ou
                 out[row, at, start + 8] = value - rival
 
 
+@kernel
+def add_derivatives(
+    inputs: npt.NDArray[np.float64],
+    truth: npt.NDArray[np.float64],
+    weights: npt.NDArray[np.float64],
+    slope: npt.NDArray[np.float64],
+    curvature: npt.NDArray[np.float64],
+) -> None:
+    """Add gradient and Hessian of the logistic loss, the constant last; in one order, whatever threads there are."""
+    width = inputs.shape[1]
+    for row in range(inputs.shape[0]):
+        values = inputs[row]
+        odds: Any = weights[width]
+        for column in range(width):
+            odds += weights[column] * values[column]
+        chance = 1 / (1 + np.exp(-np.minimum(np.maximum(odds, -30.0), 30.0)))
+        error, bend = chance - truth[row], chance * (1 - chance)
+        slope[width] += error
+        curvature[width, width] += bend
+        for column in range(width):
+            slope[column] += error * values[column]
+            bent = bend * values[column]
+            curvature[width, column] += bent
+            for other in range(column + 1):
+                curvature[column, other] += bent * values[other]
+    for column in range(width + 1):
+        for other in range(column):
+            curvature[other, column] = curvature[column, other]
+
+
 def fit_logistic(features: npt.NDArray[Any], truth: npt.NDArray[Any], ridge: float) -> npt.NDArray[np.float64]:
     """Weights of a logistic regression, that of a constant last: Newton's method with a ridge on all but the constant.
 
@@ -100,15 +130,14 @@ def fit_logistic(features: npt.NDArray[Any], truth: npt.NDArray[Any], ridge: flo
     >>> bool(weights[0] > 1)
     True
     """
-    inputs = np.column_stack([features, np.ones(len(features))]).astype(np.float64)
-    weights = np.zeros(inputs.shape[1])
+    weights = np.zeros(features.shape[1] + 1)
+    inputs, targets = np.ascontiguousarray(features, np.float64), np.asarray(truth, np.float64)
     penalty = np.full(len(weights), ridge)
     penalty[-1] = 1e-9
     for _ in range(50):
-        chances = 1 / (1 + np.exp(-np.clip(inputs @ weights, -30, 30)))
-        slope = inputs.T @ (chances - truth) + penalty * weights
-        curvature = (inputs * (chances * (1 - chances))[:, None]).T @ inputs + np.diag(penalty)
-        step = np.linalg.solve(curvature, slope)
+        slope, curvature = np.zeros(len(weights)), np.zeros((len(weights), len(weights)))
+        add_derivatives(inputs, targets, weights, slope, curvature)
+        step = np.linalg.solve(curvature + np.diag(penalty), slope + penalty * weights)
         weights -= step * min(1.0, 5.0 / max(float(np.abs(step).max()), 1e-30))
         if np.abs(step).max() < 1e-6:
             break

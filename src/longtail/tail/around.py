@@ -8,6 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import clone
+from sklearn.utils import get_tags
 
 from longtail.errors import ParameterError
 from longtail.learners import Learner
@@ -35,8 +36,16 @@ class Around(Learner):
         return self
 
     def _check_learner(self, name: str = "learner") -> None:
-        if not (getattr(self, name) is None or isinstance(getattr(self, name), Learner)):
-            raise ParameterError(name, getattr(self, name), "must be a learner or None")
+        learner = getattr(self, name)
+        if learner is not None and not isinstance(learner, Learner):
+            found = type(learner).__name__
+            of_model = (
+                ": give the learner of the model" if isinstance(getattr(learner, "learner", None), Learner) else ""
+            )
+            raise ParameterError(name, found, f"must be a learner or None{of_model}")
+        if learner is not None and get_tags(learner).input_tags.string:
+            wrapper = type(self).__name__
+            raise ParameterError(name, learner, f"must take a matrix: put {wrapper} into the learner over texts")
 
     def _check_whole(self, **least: int) -> None:
         """Refuse parameters that are no whole numbers of at least so much."""

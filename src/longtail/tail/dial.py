@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from longtail.corpus import Dataset
 from longtail.corpus.splits import random_split
+from longtail.engine.progress import progress_bar, show_progress
 from longtail.engine.topk import TopK
 from longtail.errors import InputError, ModelError, ParameterError
 from longtail.learners import Estimate, Explanation, Learner, OneVsRest
@@ -66,12 +68,17 @@ def dial_curve(learner: Learner, X: Any, Y: Any, *, tails: Sequence[float] = TAI
     """
     check_is_fitted(learner, "n_labels_")
     at = checked_k(k)
-    if not len(tails):
-        raise ParameterError("tails", list(tails), "must hold at least one position of the dial")
+    if not isinstance(tails, Iterable) or not len(tails):
+        raise ParameterError("tails", tails, "must hold at least one position of the dial")
     inverse = learner._tail_factors(1.0).astype(np.float64)
     curve = []
-    for tail in tails:
-        top = learner.predict_topk(X, at, tail=checked_tail(tail))
+    with progress_bar("trying positions of the dial", len(tails), "positions") as advance:
+        rankings = []
+        for tail in tails:
+            with show_progress(False):
+                rankings.append(learner.predict_topk(X, at, tail=checked_tail(tail)))
+            advance(1)
+    for tail, top in zip(tails, rankings, strict=True):
         found = evaluate(top, Y, inverse_propensity=inverse, ks=(1, at))
         curve.append(DialPoint(float(tail), found["P@1"], found[f"P@{at}"], found["PSP@1"], found[f"PSP@{at}"]))
     return curve
@@ -87,6 +94,8 @@ def choose_tail(curve: Sequence[DialPoint], most_loss: float = 1.0) -> float:
     """
     if not curve:
         raise ParameterError("curve", curve, "must hold at least one position of the dial")
+    if not (is_number(most_loss) or most_loss == math.inf) or most_loss < 0:
+        raise ParameterError("most_loss", most_loss, "must be a number of at least 0")
     least = max(point.precision_at_1 for point in curve) - most_loss
     fair = [point for point in curve if point.precision_at_1 >= least]
     return max(fair, key=lambda point: (point.ps_precision, -point.tail)).tail
@@ -169,6 +178,30 @@ class TailDial(Around):
         """The learner's own, as what is multiplied: with tail = 1, the chance of a label to be true counts."""
         return linked_threshold(self.learner_)
 
+    def add_trees(self, X: Any, Y: Any, trees: int) -> Self:
+        """Grow more trees over rows in the learner inside; see `InstanceForest.add_trees`."""
+        grown = self._grown("add_trees", "trees over rows that more could join", X, Y, trees)
+        with self._whole_or_unchanged():
+            self.learner, self.learner_ = clone(grown), grown
+            self.n_rows_, self.label_counts_ = grown.n_rows_, grown.label_counts_
+        return self
+
+    def add_labels(self, X: Any, Y: Any) -> Self:
+        """Learn new labels in the learner inside; see `OneVsRest.add_labels`."""
+        grown = self._grown("add_labels", "way to learn labels later", X, Y)
+        with self._whole_or_unchanged():
+            self.learner_, self.n_labels_, self.label_counts_ = grown, grown.n_labels_, grown.label_counts_
+        return self
+
+    def _grown(self, method: str, what: str, *arguments: Any) -> Learner:
+        """Copy of the learner inside that has learned more."""
+        check_is_fitted(self, "n_labels_")
+        grown: Any = copy.copy(self.learner_)
+        if not hasattr(grown, method):
+            raise InputError(f"{type(grown).__name__} has no {what}: train it anew.")
+        getattr(grown, method)(*arguments)
+        return grown  # type: ignore[no-any-return]
+
     def _check_parameters(self) -> None:
         for name, value in (("tail", self.tail), ("first", self.tail if self.first is None else self.first)):
             try:
@@ -182,6 +215,8 @@ class TailDial(Around):
         self._check_whole(seed=0)
         get_propensity(self.propensity)
         self._check_learner()
+        if isinstance(self.learner, TailDial):
+            raise ParameterError("learner", "TailDial", "has a dial of its own: set that one")
         self._base()._check_parameters()
 
     def _default(self) -> Learner:

@@ -22,6 +22,7 @@ from longtail.tail.folds import fold_numbers, linked
 _ROWS_AT_ONCE, _CANDIDATES_AT_ONCE = 2048, 1 << 16
 _PAIRS = 400_000  # from which the probabilities are learned
 _RIDGE = 0.1
+_LEAST_TRUE = 100  # candidates
 
 
 class Stacked(Around):
@@ -122,8 +123,9 @@ class Stacked(Around):
                 features.append(self._features(fitted, X[part[rows]], some)[used[rows]])
             truth.append(are_true(top, Y[part])[used])
         known = np.concatenate([np.empty((0, n_features(len(fitted))), np.float32), *features])
-        if not len(known):
-            return np.zeros(known.shape[1] + 1)
+        if sum(int(some.sum()) for some in truth) < _LEAST_TRUE:  # too few to learn from: the learner's own chances
+            alone: npt.NDArray[np.float64] = np.eye(known.shape[1] + 1)[0]
+            return alone
         centre, scale = known.mean(axis=0, dtype=np.float64), known.std(axis=0, dtype=np.float64) + 1e-6
         weights = fit_logistic((known - centre) / scale, np.concatenate(truth), _RIDGE)
         weights[:-1] /= scale

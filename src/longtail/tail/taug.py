@@ -8,7 +8,6 @@ from typing import Any, ClassVar, Literal, NamedTuple, get_args
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
-from sklearn.utils import get_tags
 
 from longtail.engine.augmentation import Augmentation, labelled_rows
 from longtail.engine.pool import StopFlag, run_blocks, thread_count
@@ -155,8 +154,6 @@ class TAug(Around):
         thread_count(self.threads)
         self._check_learner()
         base = self._base()
-        if get_tags(base).input_tags.string:
-            raise ParameterError("learner", self.learner, "must take a matrix: put TAug into the learner over texts")
         for _, part in nested(base):
             if isinstance(part, TailDial | RankNet | Stacked):
                 raise ParameterError("learner", type(part).__name__, "must go around TAug, not inside of it")

@@ -80,6 +80,22 @@ def parse_propensity(text: str) -> JainPropensity:
         ) from None
 
 
+def parse_position(text: str | None) -> float | None:
+    """Read a position of the tail dial for one prediction, where it is given.
+
+    Examples
+    --------
+    >>> parse_position("0.5"), parse_position(None)
+    (0.5, None)
+    """
+    if text is None:
+        return None
+    tail = None if text == "auto" else parse_tail(text)
+    if not isinstance(tail, float):
+        raise ParameterError("--tail", text, "must be a number from 0 to 1; auto is for longtail train")
+    return tail
+
+
 def parse_tail(text: str) -> float | Literal["auto"]:
     """Read a position of the tail dial.
 

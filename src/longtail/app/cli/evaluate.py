@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from longtail.app.cli.arguments import load_labelled, parse_places
+from longtail.app.cli.arguments import load_labelled, parse_places, parse_position
 from longtail.app.cli.console import give_json, give_table, guarded, step
 
 if TYPE_CHECKING:
@@ -33,8 +33,8 @@ def evaluate(
         list[str] | None, typer.Option("-k", metavar="K,K...", help="Places at which to measure; 1,3,5 by default.")
     ] = None,
     tail: Annotated[
-        float | None,
-        typer.Option(min=0, max=1, help="Turn the tail dial: the higher, the more rare labels are favoured."),
+        str | None,
+        typer.Option(metavar="T", help="Turn the tail dial, from 0 to 1: the higher, the more rare labels come up."),
     ] = None,
     intervals: Annotated[
         bool, typer.Option("--intervals", help="Add 95 % intervals from 1,000 drawings of the test rows.")
@@ -54,6 +54,7 @@ average discounted gain ADG, F1 of deciding for the first k labels, and the Hamm
         from longtail.metrics.scores import shown
         from longtail.store import Model
 
+        position = parse_position(tail)
         loaded = Model.load(model)
         ranges = {}
         with show_progress():
@@ -61,17 +62,17 @@ average discounted gain ADG, F1 of deciding for the first k labels, and the Hamm
                 dataset = load_labelled(test, loaded.label_names)
             if intervals:
                 Y, inverse = loaded.truth_and_weights(dataset)
-                found = bootstrap(ranked(loaded, dataset, max(ks), tail), Y, inverse_propensity=inverse, ks=ks)
+                found = bootstrap(ranked(loaded, dataset, max(ks), position), Y, inverse_propensity=inverse, ks=ks)
                 scores = {name: interval.value for name, interval in found.items()}
                 ranges = {name: (interval.low, interval.high) for name, interval in found.items()}
-                if loaded.calibration is not None and tail is None:
+                if loaded.calibration is not None and position is None:
                     scores |= {
                         name: value
-                        for name, value in loaded.evaluate(dataset, ks=ks, tail=tail).items()
+                        for name, value in loaded.evaluate(dataset, ks=ks, tail=position).items()
                         if name not in scores
                     }
             else:
-                scores = dict(loaded.evaluate(dataset, ks=ks, tail=tail))
+                scores = dict(loaded.evaluate(dataset, ks=ks, tail=position))
     if as_json:
         values: dict[str, Any] = {name: rounded(name, value) for name, value in scores.items()}
         if intervals:

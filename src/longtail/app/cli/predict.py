@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from longtail.app.cli.arguments import capped, check_out_file
+from longtail.app.cli.arguments import capped, check_out_file, parse_position
 from longtail.app.cli.console import guarded, note, step
 from longtail.errors import InputError
 
@@ -39,8 +39,8 @@ def predict(
     ],
     k: Annotated[int, typer.Option("-k", min=1, help="Labels a row.")] = 5,
     tail: Annotated[
-        float | None,
-        typer.Option(min=0, max=1, help="Turn the tail dial: the higher, the more rare labels are favoured."),
+        str | None,
+        typer.Option(metavar="T", help="Turn the tail dial, from 0 to 1: the higher, the more rare labels come up."),
     ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FILE", help="Write here, not to standard output.")
@@ -63,6 +63,7 @@ name that holds a space or begins with a quote stands in double quotes as a JSON
         from longtail.engine.progress import show_progress
         from longtail.store import Model
 
+        position = parse_position(tail)
         if out is not None:
             check_out_file(out)
         loaded = Model.load(model)
@@ -73,7 +74,7 @@ name that holds a space or begins with a quote stands in double quotes as a JSON
         with show_progress():
             with step(f"reading {input}"):
                 dataset = _load(input)
-            tops = loaded.iter_topk(dataset, capped(k, loaded), tail=tail, probabilities=probabilities)
+            tops = loaded.iter_topk(dataset, capped(k, loaded), tail=position, probabilities=probabilities)
             lines = _lines(tops, loaded if names or dataset.X is None else None)
             if out is None:
                 for chunk in lines:

@@ -294,7 +294,8 @@ class EmbeddingClassifier(EmbeddingRanker):
             )
         self._take(best)
         judged = (held_out if len(held_out) else rows)[:_LINK_ROWS]
-        self._link(scaled[judged], Y[judged])
+        with show_progress(False):
+            self._link(scaled[judged], Y[judged])
         self._build_index(scaled[rows[:_INDEX_ROWS]])
 
     def _split(self, Y: sp.csr_array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:

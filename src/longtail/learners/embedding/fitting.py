@@ -73,11 +73,11 @@ def run(
     saved = checkpoint.load()
     if saved is not None:
         state, window, best, best_at, history = _restored(saved, names, average)
-    with progress_bar("training embeddings", passes * trainer.batches, "steps") as advance:
+    with progress_bar("training", passes * trainer.batches, "steps") as advance:
         advance(len(history) * trainer.batches)
         try:
             while len(history) < passes and not (best is not None and len(history) - 1 - best_at >= patience):
-                progress = _one_pass(trainer, state, len(history), advance, history)
+                progress = _one_pass(trainer, state, len(history), advance)
                 window.append(_copy_of(state))
                 if measure is None:
                     history.append([*progress, np.nan])
@@ -95,15 +95,14 @@ def run(
     return Fitted(best or _mean(window or [_copy_of(state)]), dict(zip(HISTORY, columns, strict=True)))
 
 
-def _one_pass(trainer: Trainer, state: State, number: int, advance: Any, history: list[list[float]]) -> list[float]:
+def _one_pass(trainer: Trainer, state: State, number: int, advance: Any) -> list[float]:
     measured: list[Progress] = []
-    held_out = f", held out {history[-1][-1]:.2f}" if history and not np.isnan(history[-1][-1]) else ""
     for progress in trainer.steps(state, number):
         if not np.isfinite(progress[:3]).all():
             raise ParameterError("rate", trainer.settings.rate, "makes the training diverge: lower it")
         measured.append(progress)
-        remark = f"loss {progress.loss:.3f}, gradient {progress.gradient_norm:.2g}"
-        advance(1, f"{remark}, {progress.rows_per_second:,.0f} rows/s{held_out}")
+        remark = f"loss {progress.loss:.2f}, gradient {progress.gradient_norm:.2g}"
+        advance(1, f"{remark}, {progress.rows_per_second:,.0f} rows/s")
     return [float(value) for value in np.mean(measured, axis=0)]
 
 
