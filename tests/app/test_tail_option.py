@@ -152,7 +152,7 @@ def test_mistakes(plain, run, arguments):
 
 
 def test_two_ways_to_set_the_dial_at_once_are_refused(files, run):
-    result = run("train", "ranknet+dismec", "train.txt", "--out", "m", "--tail", 0.6, "--set", "tail=0.3", code=1)
+    result = run("train", "ranknet+dismec", "train.txt", "--out", "m", "--tail", 0.6, "--set", "tail=0.3", code=2)
     assert "give only one of them" in result.stderr
 
 
@@ -164,11 +164,11 @@ def test_both_positions_of_a_dial_are_told(files, run):
 @pytest.mark.parametrize("command", ["predict", "evaluate"])
 @pytest.mark.parametrize("tail", ["2", "x", "auto", "nan"])
 def test_wrong_positions_for_a_prediction_are_refused_in_a_sentence(plain, run, command, tail):
-    result = run(command, "plain", "test.txt", "--tail", tail, code=1)
+    result = run(command, "plain", "test.txt", "--tail", tail, code=2)
     assert "error: --tail must be a number from 0 to 1" in result.stderr
 
 
 def test_rows_without_any_label_are_refused(files, run):
     Path("none.jsonl").write_text('{"text": "red fish", "labels": []}\n')
-    result = run("train", "dismec", "none.jsonl", "--out", "m", code=1)
+    result = run("train", "dismec", "none.jsonl", "--out", "m", code=2)
     assert "none.jsonl: has no labels: there is nothing to learn." in result.stderr

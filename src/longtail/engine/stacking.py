@@ -18,6 +18,10 @@ _SHARED, _EACH = 3, 10
 _RIVAL = 4
 
 
+FIRST_LOG_ODDS = 3
+"""Which feature is the log-odds by the first learner."""
+
+
 def n_features(n_learners: int) -> int:
     """Features of a candidate: some for each learner, and the same for their mean where there are two."""
     return _SHARED + _EACH * (n_learners if n_learners == 1 else n_learners + 1)

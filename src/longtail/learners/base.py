@@ -206,7 +206,7 @@ class Learner(BaseEstimator):
         """
         if factors is None or not len(factors):
             return self._topk(X, k, allowed)
-        return self._weighted_topks(X, [(k, factors)], allowed)[0]
+        return self._reranked_topks(X, [(k, factors)], allowed)[0]
 
     def _weighted_topks(
         self,
@@ -217,6 +217,15 @@ class Learner(BaseEstimator):
         """Rank by several sets of factors, each with its number of places; one search serves them where it can."""
         if type(self)._weighted_topk is not Learner._weighted_topk:
             return [self._weighted_topk(X, k, allowed, factors) for k, factors in wanted]
+        return self._reranked_topks(X, wanted, allowed)
+
+    def _reranked_topks(
+        self,
+        X: sp.csr_array,
+        wanted: Sequence[tuple[int, npt.NDArray[np.float32]]],
+        allowed: npt.NDArray[np.bool_] | None,
+    ) -> list[TopK]:
+        """Rank the best labels by the plain score anew, by each set of factors."""
         most = max((k for k, _ in wanted), default=1)
         top = self._topk(X, max(most, min(CANDIDATES, self.n_labels_)), allowed)
         strengths = np.exp(self._log_scores(top.scores))

@@ -62,7 +62,7 @@ def find(name: str) -> Recipe:
     around, plus, rest = str(name).partition("+")
     if name in by_name:
         return by_name[name]
-    if plus and around == "taug" and (rest.partition("+")[0] in AROUND or rest == "longtail-tail"):
+    if plus and around == "taug" and (rest.partition("+")[0] in AROUND or rest in ("longtail-tail", "glas+ranknet")):
         raise ParameterError("recipe", name, "must have taug+ next to what is augmented, as in ranknet+taug+bonsai")
     if plus and around in AROUND:
         inner = find(rest)

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from sklearn.base import clone
 
-from longtail.engine.stacking import LEAST, MOST, candidate_features, fit_logistic, look_up, n_features
+from longtail.engine.stacking import FIRST_LOG_ODDS, LEAST, MOST, candidate_features, fit_logistic, look_up, n_features
 from longtail.engine.topk import TopK
 from longtail.errors import ModelError
 from longtail.learners import Estimate, Explanation, Learner, OneVsRest
@@ -124,7 +124,7 @@ class Stacked(Around):
             truth.append(are_true(top, Y[part])[used])
         known = np.concatenate([np.empty((0, n_features(len(fitted))), np.float32), *features])
         if sum(int(some.sum()) for some in truth) < _LEAST_TRUE:  # too few to learn from: the learner's own chances
-            alone: npt.NDArray[np.float64] = np.eye(known.shape[1] + 1)[0]
+            alone: npt.NDArray[np.float64] = np.eye(known.shape[1] + 1)[FIRST_LOG_ODDS]
             return alone
         centre, scale = known.mean(axis=0, dtype=np.float64), known.std(axis=0, dtype=np.float64) + 1e-6
         weights = fit_logistic((known - centre) / scale, np.concatenate(truth), _RIDGE)

@@ -8,6 +8,7 @@ import sys
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from sklearn.exceptions import NotFittedError
 
 pytest.importorskip("torch", reason="the embeddings are trained with torch")
 
@@ -417,3 +418,31 @@ def test_recipes_on_real_data():
         learner = TextLearner(learner=recipe(name, dimensions=64, passes=3)).fit(train.texts, train.Y)
         found[name] = evaluate(learner.predict_topk(test.texts, 5), test.Y, ks=(1, 5))["P@1"]
     assert min(found.values()) > 70
+
+
+def test_shards_and_threads_change_nothing():
+    """Enough rows, features and labels that every kind of work is cut into several parts."""
+    rng = np.random.default_rng(0)
+    X = sp.csr_array(sp.random_array((700, 1500), density=0.01, rng=rng, dtype=np.float32))
+    Y = sp.csr_array((sp.random_array((700, 1200), density=0.004, rng=rng) > 0).astype(np.float32))
+    made = {"dimensions": 8, "batch": 600, "passes": 2, "hidden": (8,)}
+    tops = [EmbeddingClassifier(**made, threads=threads).fit(X, Y).predict_topk(X, 5) for threads in (1, 2, 3)]
+    assert_same(tops[0], tops[1])
+    assert_same(tops[0], tops[2])
+
+
+@pytest.mark.parametrize("loss", ["logistic", "softmax", "margin", "negative-mining"])
+def test_steps_without_any_label(loss):
+    X, Y = small_data()
+    empty = sp.csr_array(Y.shape, dtype=np.float32)
+    lonely = empty.tolil()
+    lonely[0, 0] = 1
+    small(loss=loss, negatives=0, batch=4).fit(X, sp.csr_array(lonely))
+    assert small(loss=loss).estimate(X, empty).model_mb > 0
+
+
+def test_asking_an_unfitted_learner_is_an_error():
+    with pytest.raises(NotFittedError):
+        small().embed([[1]])
+    with pytest.raises(NotFittedError):
+        small().similar(0)

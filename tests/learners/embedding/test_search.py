@@ -121,3 +121,84 @@ def test_links_keep_the_order():
     slope, _ = fit_link(top, sp.csr_array(np.array([[0, 1]], np.float32)))  # the worse one is true
     assert slope > 0
     assert fit_link(TopK(top.labels[:0], top.scores[:0]), sp.csr_array((0, 2))) == (1.0, 0.0)
+
+
+def _damaged(name, change):
+    def damage(learner):
+        value = getattr(learner, name)
+        if isinstance(value, list):
+            setattr(learner, name, [change(value[0].copy()), *value[1:]])
+        else:
+            setattr(learner, name, change(value.copy()))
+
+    return pytest.param(damage, id=name)
+
+
+def _relabelled(labels):
+    labels[0] = 99
+    return labels
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        _damaged("weights_", lambda weights: weights[:-1]),
+        _damaged("weights_", lambda weights: weights[:, :-1]),
+        _damaged("weights_", lambda weights: weights.astype(np.float64)),
+        _damaged("biases_", lambda bias: bias[:-1]),
+        _damaged("lanes_", lambda lanes: lanes[:-1]),
+        _damaged("lanes_", lambda lanes: lanes[:, :-1]),
+        _damaged("lanes_", lambda lanes: np.asfortranarray(lanes)),
+        _damaged("lane_labels_", lambda labels: labels[:-1]),
+        _damaged("lane_labels_", _relabelled),
+        _damaged("lane_labels_", lambda labels: labels.astype(np.int64)),
+    ],
+)
+def test_a_damaged_model_is_refused(damage):
+    pytest.importorskip("torch", reason="the embeddings are trained with torch")
+    from longtail import EmbeddingClassifier
+    from longtail.errors import ModelError
+    from tests.learners.contract import small_data
+
+    X, Y = small_data()
+    learner = EmbeddingClassifier(dimensions=8, batch=16, passes=1).fit(X, Y)
+    damage(learner)
+    for use in (
+        lambda: learner.predict_topk(X, 3),
+        lambda: learner.predict_topk(X, 3, only=[0, 1]),
+        lambda: learner.predict_topk(X, 3, tail=0.5),
+        lambda: learner.explain(X[:1], [0]),
+    ):
+        with pytest.raises(ModelError, match="its files were changed"):
+            use()
+
+
+def test_a_damaged_index_is_refused():
+    pytest.importorskip("faiss", reason="the index is one of faiss")
+    pytest.importorskip("torch", reason="the embeddings are trained with torch")
+    from longtail import EmbeddingClassifier
+    from longtail.errors import ModelError
+    from tests.learners.contract import small_data
+
+    X, Y = small_data(n_rows=300, n_labels=200)
+    learner = EmbeddingClassifier(dimensions=16, batch=32, passes=4, rate=0.02, search="hnsw").fit(X, Y)
+    whole = learner.index_bytes_
+    for damaged in (whole[:100], np.zeros_like(whole)):
+        learner.index_bytes_ = damaged
+        with pytest.raises(ModelError, match="its files were changed"):
+            learner.predict_topk(X, 3)
+    learner.index_bytes_, learner.index_kind_ = whole, "ivf"
+    with pytest.raises(ModelError, match="its files were changed"):
+        learner.predict_topk(X, 3)
+
+
+def test_an_index_can_be_left_out_later():
+    pytest.importorskip("faiss", reason="the index is one of faiss")
+    pytest.importorskip("torch", reason="the embeddings are trained with torch")
+    from longtail import EmbeddingClassifier
+    from tests.learners.contract import assert_same, small_data
+
+    X, Y = small_data(n_rows=300, n_labels=200)
+    made = {"dimensions": 16, "batch": 32, "passes": 4, "rate": 0.02}
+    fast = EmbeddingClassifier(**made, search="hnsw").fit(X, Y).set_params(search="exact")
+    assert_same(fast.predict_topk(X, 3), EmbeddingClassifier(**made, search="exact").fit(X, Y).predict_topk(X, 3))

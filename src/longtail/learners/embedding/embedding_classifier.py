@@ -41,7 +41,6 @@ from longtail.weighting import Weighting, get_weighting
 
 Precision = Literal["float32", "bfloat16"]
 
-_ROWS_AT_ONCE = 256
 _LINK_ROWS, _LINK_PLACES, _MEASURED_ROWS, _INDEX_ROWS = 4000, 50, 4000, 500
 _PILOT_STEPS = 3
 _STRENGTH_A_LABEL = 0.1  # of the regulariser

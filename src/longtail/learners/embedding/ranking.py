@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
+from sklearn.utils.validation import check_is_fitted
 
 from longtail.engine.pool import in_chunks
 from longtail.engine.topk import TopK
@@ -65,6 +67,8 @@ class EmbeddingRanker(Learner):
 
     def embed(self, X: Any) -> npt.NDArray[np.float32]:
         """Embed rows as vectors of length 1, of shape (n, dimensions); a row without features may stay at 0."""
+        check_is_fitted(self, "n_labels_")
+        self._check_map()
         rows = self._scaled(self._check_rows(X))
         found = np.empty((rows.shape[0], self.lanes_.shape[1]), np.float32)
 
@@ -76,13 +80,18 @@ class EmbeddingRanker(Learner):
 
     def similar(self, label: int, k: int = 10) -> list[tuple[int, float]]:
         """Labels whose embeddings are nearest to that of a label, with the inner products, nearest first."""
+        check_is_fitted(self, "n_labels_")
         (chosen,) = self._label_ids("label", [label])
         if self.label_counts_[chosen] == 0:
             raise InputError(f"Label {label} has no training row, so it has no embedding.")
         allowed = np.ones(self.n_labels_, np.bool_)
         allowed[chosen] = False
         top = exact_topk(
-            self.lanes_[chosen : chosen + 1], self._lanes, Link(np.float32(1), np.float32(0)), checked_k(k), allowed
+            self._lanes.embeddings[chosen : chosen + 1],
+            self._lanes,
+            Link(np.float32(1), np.float32(0)),
+            min(checked_k(k), self.n_labels_),
+            allowed,
         )
         return [
             (int(near), float(score)) for near, score in zip(top.labels[0], top.scores[0], strict=True) if near >= 0
@@ -95,8 +104,8 @@ class EmbeddingRanker(Learner):
             X.eliminate_zeros()
         if not self.normalise:
             return X
-        scales = np.repeat(row_scales(X, True), np.diff(X.indptr)).astype(np.float32)
-        return sp.csr_array((X.data * scales, X.indices, X.indptr), shape=X.shape)
+        scales = np.repeat(row_scales(X, True), np.diff(X.indptr))
+        return sp.csr_array(((X.data * scales).astype(np.float32), X.indices, X.indptr), shape=X.shape)
 
     def _build_index(self, X: sp.csr_array) -> None:
         kind = kind_of_index(self.search, int((self.lane_labels_ >= 0).sum()))
@@ -111,19 +120,32 @@ class EmbeddingRanker(Learner):
 
     @property
     def _lanes(self) -> Lanes:
+        """Label embeddings; kernels trust their shapes, so these are looked at first."""
         lanes = Lanes(self.lanes_, self.lane_labels_)
-        if lanes.labels.shape != lanes.embeddings.shape[:1] or not len(lanes.labels) >= self.n_labels_:
+        if not lanes.is_sound(self.n_labels_):
             raise ModelError("The label embeddings don't fit the model: its files were changed; train it again.")
         return lanes
+
+    def _check_map(self) -> None:
+        """Refuse weights whose shapes don't fit each other; kernels trust them."""
+        width, is_sound = self.n_features_in_, len(self.weights_) == len(self.biases_) > 0
+        for weights, bias in zip(self.weights_, self.biases_, strict=False):
+            is_sound = is_sound and weights.ndim == 2 and weights.shape[0] == width and bias.shape == weights.shape[1:]
+            is_sound = is_sound and weights.dtype == bias.dtype == np.float32 and weights.flags.c_contiguous
+            width = weights.shape[-1]
+        if not is_sound or width != self.lanes_.shape[-1]:
+            raise ModelError("The weights don't fit the model: its files were changed; train it again.")
 
     def _topk(self, X: sp.csr_array, k: int, allowed: npt.NDArray[np.bool_] | None) -> TopK:
         index = self._label_index() if allowed is None and serves(k) else None
         if index is None:
             return self._exact(self._scaled(X), k, allowed, None)
-        rows, link = self._scaled(X), Link(np.float32(self.slope_), np.float32(self.offset_))
-        queries = embed_rows(rows, self.weights_, self.biases_, self.activation, 0, rows.shape[0])
-        with omp_threads(self.threads):
-            return index.topk(queries, self._lanes, link, k)
+        with omp_threads(1):  # the threads are ours
+
+            def search(queries: npt.NDArray[np.float32]) -> TopK:
+                return index.topk(queries, self._lanes, self._to_odds, k)
+
+            return self._ranked(self._scaled(X), k, search)
 
     def _weighted_topk(
         self,
@@ -135,8 +157,8 @@ class EmbeddingRanker(Learner):
         """Exact: among all labels, unless there is an index, which gives candidates."""
         if factors is None:
             return self._topk(X, k, allowed)
-        if self.index_kind_ is not None:
-            return super()._weighted_topk(X, k, allowed, factors)
+        if self._label_index() is not None:
+            return self._reranked_topks(X, [(k, factors)], allowed)[0]
         return self._exact(self._scaled(X), k, allowed, factors)
 
     def _exact(
@@ -146,26 +168,38 @@ class EmbeddingRanker(Learner):
         allowed: npt.NDArray[np.bool_] | None,
         factors: npt.NDArray[np.float32] | None,
     ) -> TopK:
-        lanes, link = self._lanes, Link(np.float32(self.slope_), np.float32(self.offset_))
+        lanes, link = self._lanes, self._to_odds
+        return self._ranked(X, k, lambda queries: exact_topk(queries, lanes, link, k, allowed, factors))
+
+    def _ranked(self, X: sp.csr_array, k: int, search: Callable[[npt.NDArray[np.float32]], TopK]) -> TopK:
+        """Embed and search some rows at a time."""
+        self._check_map()
         n = X.shape[0]
         top = TopK(np.full((n, k), -1, np.int32), np.full((n, k), -np.inf, np.float32))
 
         def rank(first: int, last: int) -> None:
-            queries = embed_rows(X, self.weights_, self.biases_, self.activation, first, last)
-            found = exact_topk(queries, lanes, link, k, allowed, factors)
+            found = search(embed_rows(X, self.weights_, self.biases_, self.activation, first, last))
             top.labels[first:last], top.scores[first:last] = found.labels, found.scores
 
         in_chunks(rank, n, _ROWS_AT_ONCE, self.threads, "predicting")
         return top
+
+    @property
+    def _to_odds(self) -> Link:
+        return Link(np.float32(self.slope_), np.float32(self.offset_))
 
     def _label_index(self) -> LabelIndex | None:
         """The index, read from its bytes once; None where there is none or faiss isn't installed."""
         stored = self.index_bytes_
         if stored is None or self.index_kind_ is None or not has_faiss():
             return None
+        if self.search == "exact":
+            return None
         found = _indexes.get(self)
         if found is None or found[0] is not stored:
             index = LabelIndex.from_bytes(stored, self.index_kind_, self.index_effort_, self.recall_)
+            if not index.fits(self._lanes):
+                raise ModelError("The index doesn't fit the model: its files were changed; train it again.")
             found = _indexes[self] = stored, index
         return found[1]
 
@@ -174,9 +208,10 @@ class EmbeddingRanker(Learner):
         return np.asarray(-np.logaddexp(0, -scores), scores.dtype)
 
     def _explain(self, X: sp.csr_array, labels: npt.NDArray[np.int32]) -> list[Explanation]:
+        self._check_map()
         rows = self._scaled(X)
         parts, rest = linear_parts(rows, self.weights_, self.biases_, self.activation)
-        vectors = self.lanes_[labels].T
+        vectors = self._lanes.embeddings[labels].T
         effects, biases = self.slope_ * (parts @ vectors), self.slope_ * (rest @ vectors) + self.offset_
         return [
             Explanation.from_effects(int(label), float(biases[at]), rows.indices, effects[:, at].astype(np.float64))

@@ -16,7 +16,7 @@ from longtail.engine.lanes import LANES
 from longtail.engine.pool import thread_count
 from longtail.engine.topk import TopK
 from longtail.engine.topk_kernels import rank_block, rank_weighted_block
-from longtail.errors import MissingExtraError, ParameterError
+from longtail.errors import MissingExtraError, ModelError, ParameterError
 
 Search = Literal["auto", "exact", "hnsw", "ivf"]
 
@@ -43,6 +43,19 @@ class Lanes(NamedTuple):
         labels = np.full(len(padded), -1, np.int32)
         labels[:n][known] = np.flatnonzero(known)
         return cls(padded, labels)
+
+    def is_sound(self, n_labels: int) -> bool:
+        """Whether a kernel may trust them."""
+        vectors, labels = self
+        if vectors.ndim != 2 or labels.shape != vectors.shape[:1] or not n_labels <= len(labels) <= n_labels + LANES:
+            return False
+        if len(labels) % LANES or vectors.dtype != np.float32 or labels.dtype != np.int32:
+            return False
+        return bool(
+            vectors.flags.c_contiguous
+            and ((labels == -1) | (labels == np.arange(len(labels)))).all()
+            and labels.max(initial=-1) < n_labels
+        )
 
 
 class Link(NamedTuple):
@@ -152,7 +165,7 @@ class LabelIndex:
         """Labels that the index finds for each row, -1 where it finds fewer than k."""
         faiss = _faiss()
         if self.kind == "hnsw":
-            how = faiss.SearchParametersHNSW(efSearch=max(self.effort, k))
+            how = faiss.SearchParametersHNSW(efSearch=max(self.effort, 2 * k))
         else:
             how = faiss.SearchParametersIVF(nprobe=self.effort)
         _, places = self.index.search(queries, k, params=how)
@@ -174,7 +187,20 @@ class LabelIndex:
     def from_bytes(cls, stored: npt.NDArray[np.uint8], kind: str, effort: int, recall: float) -> LabelIndex:
         """Read the index that `to_bytes` wrote."""
         faiss = _faiss()
-        return cls(kind, faiss.deserialize_index(np.array(stored)), effort, recall)
+        try:
+            return cls(kind, faiss.deserialize_index(np.array(stored)), effort, recall)
+        except RuntimeError:
+            raise ModelError("The index of the model can't be read: its files were changed; train it again.") from None
+
+    def fits(self, lanes: Lanes) -> bool:
+        """Whether the index is one over these embeddings."""
+        kinds = {"hnsw": "IndexHNSWFlat", "ivf": "IndexIVFFlat"}
+        return (
+            type(self.index).__name__ == kinds.get(self.kind)
+            and self.index.d == lanes.embeddings.shape[1]
+            and self.index.ntotal == int((lanes.labels >= 0).sum())
+            and self.effort >= 1
+        )
 
 
 def _faiss() -> Any:

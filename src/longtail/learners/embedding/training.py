@@ -197,7 +197,7 @@ class Trainer:
         seen, wanted = self._seen, self.settings.negatives
         if wanted >= len(seen):
             return seen
-        others = seen[rng.integers(0, len(seen), wanted)]
+        others = seen[rng.choice(len(seen), wanted, replace=False, shuffle=False)]
         return np.unique(np.concatenate([own.indices.astype(np.int32), others]))
 
     def _bags(self, rows: npt.NDArray[np.int64], rng: np.random.Generator) -> tuple[Bags, ByFeature]:
@@ -274,6 +274,9 @@ class Trainer:
 
         torch.set_num_threads(1)
         settings, n = self.settings, len(batch.chosen)
+        if not len(batch.labels):  # rows without labels, and none drawn
+            none = {name: np.zeros_like(table.values) for name, table in parameters.items()}
+            return _Gradients(0.0, np.zeros_like(sums[first:last]), np.zeros(tuple(units.shape), np.float32), none)
         leaf = torch.from_numpy(sums[first:last]).requires_grad_()
         own = {name: torch.from_numpy(table.values).requires_grad_() for name, table in parameters.items()}
         labels = units.detach().requires_grad_()
