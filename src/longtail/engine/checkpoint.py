@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from longtail.engine.spool import next_file, other_training
+from longtail.errors import InputError
 
 
 class Checkpoint:
@@ -45,8 +46,10 @@ class Checkpoint:
                 if not np.array_equal(file["fingerprint"], self._fingerprint):
                     raise other_training(self._path)
                 return [file[f"array{number}"] for number in range(len(file.files) - 1)]
-        except (ValueError, KeyError, EOFError, OSError, zipfile.BadZipFile):
+        except (ValueError, KeyError, EOFError, zipfile.BadZipFile):
             raise other_training(self._path) from None
+        except OSError as error:
+            raise InputError(f"can't be read: {error.strerror or error}.", path=self._path) from None
 
     def save(self, arrays: Sequence[npt.NDArray[Any]]) -> None:
         """Keep these arrays in the place of those before; a run that is killed meanwhile leaves those before."""

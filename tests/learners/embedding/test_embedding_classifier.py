@@ -13,6 +13,7 @@ from sklearn.exceptions import NotFittedError
 pytest.importorskip("torch", reason="the embeddings are trained with torch")
 
 from longtail import EmbeddingClassifier, Model, TextLearner, datasets, evaluate, load, recipe, resumable
+from longtail.engine.augmentation import Augmentation
 from longtail.errors import InputError, Interrupted, ParameterError
 from longtail.learners.embedding import fitting, training
 from longtail.weighting import InversePropensity
@@ -37,6 +38,23 @@ class TestContractOfLayersAndMargins(MatrixContract):
         return small(
             **{"hidden": (24,), "activation": "linear", "loss": "margin", "regulariser": "spread-out", **params}
         )
+
+
+class TestContractWithAnIndex(MatrixContract):
+    other_params = {"strength": 3.0}  # noqa: RUF012
+
+    def make(self, **params):
+        return small(**{"search": "hnsw", **params})
+
+    def test_labels_can_be_restricted(self, fitted, data):
+        """The index isn't asked then, so that scores are rounded in another order."""
+        X, Y = data
+        whole = fitted.predict_topk(X, Y.shape[1])
+        for only, exclude, keep in (([1, 4, 8], None, {1, 4, 8}), (None, [0, 2], set(range(Y.shape[1])) - {0, 2})):
+            top = fitted.predict_topk(X, len(keep), only=only, exclude=exclude)
+            kept = np.isin(whole.labels, list(keep))
+            np.testing.assert_allclose(top.scores[top.labels >= 0], whole.scores[kept], atol=1e-5)
+            assert set(np.unique(top.labels[top.labels >= 0])) == set(np.unique(whole.labels[kept]))
 
 
 @pytest.mark.parametrize("loss", ["logistic", "softmax", "margin", "negative-mining"])
@@ -446,3 +464,24 @@ def test_asking_an_unfitted_learner_is_an_error():
         small().embed([[1]])
     with pytest.raises(NotFittedError):
         small().similar(0)
+
+
+def test_copies_of_rows_that_are_held_out_are_not_trained_on(monkeypatch):
+    X = sp.csr_array(np.eye(40, dtype=np.float32))
+    Y = sp.csr_array(np.tile(np.eye(4, dtype=np.float32), (10, 1)))
+    trained = []
+    begin = training.Trainer.__init__
+
+    def spy(self, rows, *rest):
+        trained.append(rows)
+        begin(self, rows, *rest)
+
+    monkeypatch.setattr(training.Trainer, "__init__", spy)
+    learner = small(held_out=0.25)
+    learner.n_features_in_ = 40
+    learner._remember_labels(Y)
+    learner._fit_augmented(X, Y, Augmentation(copies=2, keep=1.0, swaps=0, seed=0))
+    (rows,) = trained
+    uses = np.bincount(rows.indices, minlength=40)
+    assert sorted(set(uses)) == [0, 3]
+    assert (uses == 0).sum() == 10

@@ -66,16 +66,19 @@ def test_the_length_of_a_direction_changes_nothing(model, widths, activation):
     )
 
 
-def test_what_is_left_out_of_the_gradient_changes_only_the_length_of_a_step(model):
-    """A step against the whole gradient of a normalised column turns it as another one against the sparse part does."""
-    rng = np.random.default_rng(2)
-    column, slope = rng.normal(size=30), np.zeros(30)
-    slope[[3, 8, 21]] = rng.normal(size=3)
-    length, rate = np.linalg.norm(column), 0.1
-    whole = (slope - (slope @ column) * column / length**2) / length
-    share = rate * (slope @ column) / length**3
-    stepped, sparse = column - rate * whole, column - rate / length / (1 + share) * slope
-    np.testing.assert_allclose(stepped / np.linalg.norm(stepped), sparse / np.linalg.norm(sparse), rtol=1e-10)
+def test_the_gradient_leaves_out_only_what_lengthens_a_column(model, widths, activation):
+    """Lengths are taken as given in a step: the gradient through them is along each column, and only turns matter."""
+    X, table, parameters = model
+    tensors = {name: torch.from_numpy(values) for name, values in parameters.items()}
+    wanted = torch.from_numpy(np.random.default_rng(2).normal(size=(11, widths[-1])).astype(np.float32))
+    leaf, rows = torch.from_numpy(table.copy()).requires_grad_(), torch.from_numpy(X.toarray())
+    (embed(rows @ leaf, leaf.norm(dim=0), tensors, len(widths), activation) * wanted).sum().backward()
+    sums = torch.from_numpy(X @ table).requires_grad_()
+    lengths = torch.from_numpy(np.sqrt(column_squares(table)).astype(np.float32))
+    (embed(sums, lengths, tensors, len(widths), activation) * wanted).sum().backward()
+    sparse = X.T @ sums.grad.numpy()
+    units = table / np.linalg.norm(table, axis=0)
+    np.testing.assert_allclose(leaf.grad, sparse - units * (units * sparse).sum(axis=0), rtol=1e-3, atol=1e-5)
 
 
 def test_parts_of_one_row_add_up_to_its_embedding(model, widths, activation):

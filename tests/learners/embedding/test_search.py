@@ -63,6 +63,18 @@ def test_an_index_finds_almost_all_of_the_best(kind):
     np.testing.assert_array_equal(again.topk(queries, lanes, PLAIN, 10).labels, found.labels)
 
 
+def test_rows_for_which_an_index_finds_too_few_labels_are_searched_through():
+    pytest.importorskip("faiss", reason="the index is one of faiss")
+    vectors, queries = clustered(6000, 24), clustered(20, 24, seed=1)
+    lanes = Lanes.of(vectors, np.ones(6000, bool))
+    index = LabelIndex.build(lanes, "ivf", queries, seed=0)
+    index.effort = 1
+    assert (index.candidates(queries, 200, lanes) < 0).any()
+    found = index.topk(queries, lanes, PLAIN, 200)
+    assert (found.labels >= 0).all()
+    assert_ranked(found, 20, 200)
+
+
 def test_no_index_where_none_is_good_enough():
     pytest.importorskip("faiss", reason="the index is one of faiss")
     vectors = clustered(2000, 16)
@@ -114,6 +126,16 @@ def test_links_are_found_again():
     slope, offset = fit_link(top, sp.csr_array(truth.astype(np.float32)))
     assert slope == pytest.approx(7, rel=0.06)
     assert offset == pytest.approx(-2, rel=0.08)
+
+
+def test_a_link_that_is_too_flat_keeps_the_mean():
+    """Scores that say nothing: the slope stays at its least, and the mean probability is the share of true labels."""
+    top = TopK(np.array([[0, 1]] * 40, np.int32), np.array([[0.9, 0.1]] * 40, np.float32))
+    truth = np.zeros((40, 2), np.float32)
+    truth[:10, 0], truth[10:30, 1] = 1, 1
+    slope, offset = fit_link(top, sp.csr_array(truth))
+    assert slope == 1.0
+    assert (1 / (1 + np.exp(-(slope * top.scores + offset)))).mean() == pytest.approx(30 / 80, abs=1e-4)
 
 
 def test_links_keep_the_order():

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from longtail.engine.augmentation import Augmentation, with_copies
 from longtail.engine.checkpoint import Checkpoint
 from longtail.engine.memory import memory_in_use, no_room, parse_memory, resident_memory
 from longtail.engine.pool import thread_count
@@ -41,9 +42,10 @@ from longtail.weighting import Weighting, get_weighting
 
 Precision = Literal["float32", "bfloat16"]
 
-_LINK_ROWS, _LINK_PLACES, _MEASURED_ROWS, _INDEX_ROWS = 4000, 50, 4000, 500
+_LINK_ROWS, _LINK_PLACES, _MEASURED_ROWS = 4000, 50, 4000
 _PILOT_STEPS = 3
 _STRENGTH_A_LABEL = 0.1  # of the regulariser
+_BYTES_A_PAIR = 50  # of labels in one row, while the label graph is made
 
 
 class EmbeddingClassifier(EmbeddingRanker):
@@ -107,8 +109,9 @@ class EmbeddingClassifier(EmbeddingRanker):
     average : int
         Take the mean of the values after so many passes, the last ones.
     search : {"auto", "exact", "hnsw", "ivf"}
-        How the best labels are found. "auto" is exact below 50,000 labels; above, and where faiss is installed, it
-        builds an index that finds more than 99 % of the ten best, or stays exact where none does.
+        How the best labels are found. "auto" is exact below 50,000 labels, and builds an index above where faiss is
+        installed. An index is one that finds more than 99 % of the ten best labels and of the hundred best; where none
+        does, the search stays exact.
     precision : {"float32", "bfloat16"}
         Of the matrix products while training.
     normalise : bool
@@ -267,14 +270,25 @@ class EmbeddingClassifier(EmbeddingRanker):
         )
 
     def _fit(self, X: sp.csr_array, Y: sp.csr_array) -> None:
+        self._train(X, Y, None)
+
+    def _fit_augmented(self, X: sp.csr_array, Y: sp.csr_array, augmentation: Augmentation) -> None:
+        """Copy the rows that are trained on alone: a copy of a row that is held out would give it away."""
+        self._train(X, Y, augmentation)
+
+    def _train(self, X: sp.csr_array, Y: sp.csr_array, augmentation: Augmentation | None) -> None:
         _require_torch()
         self._check_memory(X, Y)
         rows, held_out = self._split(Y)
+        trained, labels = X[rows], Y[rows]
+        if augmentation is not None:
+            trained, labels = with_copies(trained, labels, augmentation)
         scaled = self._scaled(X)
         costs = get_weighting(self.weighting).costs(self.label_counts_, self.n_rows_).rescaled().positive
-        trainer = Trainer(scaled[rows], Y[rows], costs, self._settings(Y.shape[1]), thread_count(self.threads))
+        trainer = Trainer(self._scaled(trained), labels, costs, self._settings(Y.shape[1]), thread_count(self.threads))
         arrays = (X.indptr, X.indices, X.data, Y.indptr, Y.indices, costs)
-        described = (trainer.settings, self.held_out, self.average, self.patience, self.normalise, X.shape, Y.shape)
+        chosen = (self.held_out, self.average, self.patience, self.normalise)
+        described = (trainer.settings, *chosen, X.shape, Y.shape, augmentation)
 
         def measure(snapshot: fitting.Snapshot) -> float:
             self._take(snapshot)
@@ -295,7 +309,7 @@ class EmbeddingClassifier(EmbeddingRanker):
         judged = (held_out if len(held_out) else rows)[:_LINK_ROWS]
         with show_progress(False):
             self._link(scaled[judged], Y[judged])
-        self._build_index(scaled[rows[:_INDEX_ROWS]])
+        self._build_index(scaled)
 
     def _split(self, Y: sp.csr_array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Rows to train on, and rows held out, at random; every label keeps a row to train on."""
@@ -361,7 +375,10 @@ class EmbeddingClassifier(EmbeddingRanker):
         step = int(self.batch) * (
             2 * sum(self._widths()) + 12 * min(int(self.negatives) + 6 * int(self.batch), Y.shape[1])
         )
-        return 4 * (copies * self._values(X.shape[1], Y.shape[1]) + step) + 8 * X.nnz
+        pairs = 0
+        if self.regulariser in ("glas", "laplacian"):
+            pairs = min(int(np.square(np.diff(Y.indptr).astype(np.int64)).sum()), Y.shape[1] ** 2)
+        return 4 * (copies * self._values(X.shape[1], Y.shape[1]) + step) + 20 * X.nnz + _BYTES_A_PAIR * pairs
 
     def _check_memory(self, X: sp.csr_array, Y: sp.csr_array) -> None:
         if self.memory_limit is None:

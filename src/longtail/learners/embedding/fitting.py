@@ -99,11 +99,18 @@ def _one_pass(trainer: Trainer, state: State, number: int, advance: Any) -> list
     measured: list[Progress] = []
     for progress in trainer.steps(state, number):
         if not np.isfinite(progress[:3]).all():
-            raise ParameterError("rate", trainer.settings.rate, "makes the training diverge: lower it")
+            raise ParameterError(
+                "rate", trainer.settings.rate, f"makes the training diverge: lower it{_or_strength(trainer)}"
+            )
         measured.append(progress)
         remark = f"loss {progress.loss:.2f}, gradient {progress.gradient_norm:.2g}"
         advance(1, f"{remark}, {progress.rows_per_second:,.0f} rows/s")
     return [float(value) for value in np.mean(measured, axis=0)]
+
+
+def _or_strength(trainer: Trainer) -> str:
+    settings = trainer.settings
+    return f", or strength, which is {settings.strength:g}" if settings.regulariser else ""
 
 
 def _copy_of(state: State) -> Snapshot:

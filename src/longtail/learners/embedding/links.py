@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 import scipy.sparse as sp
 
 from longtail.engine.stacking import fit_logistic
@@ -30,4 +31,16 @@ def fit_link(top: TopK, Y: sp.csr_array) -> tuple[float, float]:
     if not len(scores):
         return 1.0, 0.0
     slope, offset = fit_logistic(scores[:, None], truth, _RIDGE)
-    return float(max(slope, _LEAST_SLOPE)), float(offset)
+    if slope < _LEAST_SLOPE:
+        slope, offset = _LEAST_SLOPE, _offset_for(_LEAST_SLOPE * scores, float(truth.mean()))
+    return float(slope), float(offset)
+
+
+def _offset_for(odds: npt.NDArray[np.float64], share: float) -> float:
+    """What to add to log-odds for a mean probability of `share`, by bisection."""
+    low, high = -50.0, 50.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        is_high = np.mean(1 / (1 + np.exp(-(odds + middle)))) > share
+        low, high = (low, middle) if is_high else (middle, high)
+    return (low + high) / 2

@@ -40,7 +40,7 @@ def embed_rows(
 
 def unit_rows(values: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
     """Scale rows to length 1; a row of zeros stays."""
-    lengths = np.sqrt(np.einsum("ij,ij->i", values, values))[:, None]
+    lengths = np.sqrt(np.einsum("ij,ij->i", values, values, dtype=np.float64))[:, None].astype(np.float32)
     found: npt.NDArray[np.float32] = np.divide(values, lengths, out=np.zeros_like(values), where=lengths > 1e-12)
     return found
 

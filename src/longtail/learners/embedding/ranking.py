@@ -11,6 +11,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
+from longtail.engine.blas import one_blas_thread
 from longtail.engine.pool import in_chunks
 from longtail.engine.topk import TopK
 from longtail.errors import InputError, ModelError
@@ -31,7 +32,7 @@ from longtail.learners.embedding.search import (
 from longtail.learners.explanation import Explanation
 from longtail.learners.linear.training import row_scales
 
-_ROWS_AT_ONCE = 256
+_ROWS_AT_ONCE, _INDEX_ROWS = 256, 500
 
 
 class EmbeddingRanker(Learner):
@@ -75,7 +76,8 @@ class EmbeddingRanker(Learner):
         def part(first: int, last: int) -> None:
             found[first:last] = embed_rows(rows, self.weights_, self.biases_, self.activation, first, last)
 
-        in_chunks(part, rows.shape[0], _ROWS_AT_ONCE, self.threads, "embedding rows")
+        with one_blas_thread():
+            in_chunks(part, rows.shape[0], _ROWS_AT_ONCE, self.threads, "embedding rows")
         return found
 
     def similar(self, label: int, k: int = 10) -> list[tuple[int, float]]:
@@ -108,10 +110,13 @@ class EmbeddingRanker(Learner):
         return sp.csr_array(((X.data * scales).astype(np.float32), X.indices, X.indptr), shape=X.shape)
 
     def _build_index(self, X: sp.csr_array) -> None:
+        """Index the labels where there are many; some of the rows, drawn at random, say how much it finds."""
         kind = kind_of_index(self.search, int((self.lane_labels_ >= 0).sum()))
         if kind is None:
             return
-        queries = embed_rows(X, self.weights_, self.biases_, self.activation, 0, X.shape[0])
+        rows = np.random.default_rng([self.seed, X.shape[0]]).permutation(X.shape[0])[:_INDEX_ROWS]
+        queries = embed_rows(X[np.sort(rows)], self.weights_, self.biases_, self.activation, 0, len(rows))
+        queries = queries[queries.any(axis=1)]  # all labels are as good for a row at the origin
         with omp_threads(self.threads):
             index = LabelIndex.build(self._lanes, kind, queries, int(self.seed))
         if index is not None:
@@ -181,7 +186,8 @@ class EmbeddingRanker(Learner):
             found = search(embed_rows(X, self.weights_, self.biases_, self.activation, first, last))
             top.labels[first:last], top.scores[first:last] = found.labels, found.scores
 
-        in_chunks(rank, n, _ROWS_AT_ONCE, self.threads, "predicting")
+        with one_blas_thread():
+            in_chunks(rank, n, _ROWS_AT_ONCE, self.threads, "predicting")
         return top
 
     @property

@@ -20,7 +20,7 @@ from longtail.errors import MissingExtraError, ModelError, ParameterError
 
 Search = Literal["auto", "exact", "hnsw", "ivf"]
 
-RECALL_WANTED, RECALL_PLACES = 0.99, 10
+RECALL_WANTED, RECALL_PLACES, RECALL_CANDIDATES = 0.99, 10, 100
 _FROM, _IVF_FROM = 50_000, 400_000  # labels, from which "auto" takes an index, and this one
 _BLOCK = 16_384  # labels that are scored at once
 _MOST_PLACES = 200  # that an index is asked for
@@ -103,7 +103,8 @@ class LabelIndex:
     effort : int
         How far a search goes: candidates that HNSW keeps, cells that IVF visits.
     recall : float
-        Share of the ten best labels by the exact search that it finds, as measured.
+        Share of the ten best labels by the exact search that it finds, as measured. It finds as large a share of the
+        hundred best, which are the candidates of what ranks anew.
     """
 
     kind: str
@@ -145,11 +146,12 @@ class LabelIndex:
             most = cells
         index.add(embeddings)
         found = cls(kind, index, 0, 0.0)
-        best = exact_topk(queries, lanes, Link(np.float32(1), np.float32(0)), RECALL_PLACES, None).labels
+        best = exact_topk(queries, lanes, Link(np.float32(1), np.float32(0)), RECALL_CANDIDATES, None).labels
         found.effort = 16 if kind == "hnsw" else 1
         while True:
-            found.recall = found.recall_of(queries, best, lanes)
-            if found.recall >= wanted + (1 - wanted) / 2:  # so that other rows reach it too
+            found.recall = found.recall_of(queries, best[:, :RECALL_PLACES], lanes)
+            enough = wanted + (1 - wanted) / 2  # so that other rows reach it too
+            if found.recall >= enough and found.recall_of(queries, best, lanes) >= enough:
                 return found
             if found.effort >= most:
                 return None
@@ -176,7 +178,12 @@ class LabelIndex:
         """Rank the labels that the index finds by their exact scores."""
         labels = self.candidates(queries, k, lanes)
         scores = np.einsum("nd,nkd->nk", queries, lanes.embeddings[labels]) * link.slope + link.offset
-        return TopK(labels, labels * np.float32(0)).ranked_by(scores, k)
+        top = TopK(labels, labels * np.float32(0)).ranked_by(scores, k)
+        short = (top.labels < 0).any(axis=1) & (k <= self.index.ntotal)  # the cells that were visited hold too few
+        if short.any():
+            whole = exact_topk(queries[short], lanes, link, k, None)
+            top.labels[short], top.scores[short] = whole.labels, whole.scores
+        return top
 
     def to_bytes(self) -> npt.NDArray[np.uint8]:
         """Everything of the index as bytes."""

@@ -231,6 +231,7 @@ class Trainer:
         lengths = torch.from_numpy(np.sqrt(np.maximum(squares, 1e-30)).astype(np.float32))
         shards, regulariser = self._gradients(parameters, batch, sums, units, lengths)
         loss = sum(shard.loss for shard in shards)
+        regularisation = regulariser.value + sum(shard.regularisation for shard in shards)
         by_units = np.sum([shard.by_units for shard in shards], axis=0)
         by_units[regulariser.places] += regulariser.by_units
         slopes = np.concatenate([shard.by_sums for shard in shards])
@@ -240,7 +241,7 @@ class Trainer:
             gradient = np.sum([shard.by_parameters[name] for shard in shards], axis=0)
             total += float(np.square(gradient).sum())
             step_all(table, gradient, pace)
-        return loss, regulariser.value, total
+        return loss, regularisation, total
 
     def _gradients(
         self,
@@ -276,7 +277,7 @@ class Trainer:
         settings, n = self.settings, len(batch.chosen)
         if not len(batch.labels):  # rows without labels, and none drawn
             none = {name: np.zeros_like(table.values) for name, table in parameters.items()}
-            return _Gradients(0.0, np.zeros_like(sums[first:last]), np.zeros(tuple(units.shape), np.float32), none)
+            return _Gradients(0.0, 0.0, np.zeros_like(sums[first:last]), np.zeros(tuple(units.shape), np.float32), none)
         leaf = torch.from_numpy(sums[first:last]).requires_grad_()
         own = {name: torch.from_numpy(table.values).requires_grad_() for name, table in parameters.items()}
         labels = units.detach().requires_grad_()
@@ -293,12 +294,13 @@ class Trainer:
             settings.mined,
         )
         loss = LOSSES[settings.loss](step) / n
-        whole = loss
+        regularisation = torch.zeros(())
         if settings.regulariser == "gravity" and batch.weights.any():
-            whole = loss + settings.strength * gravity(step.scores, torch.from_numpy(batch.weights)) / n
-        whole.backward()  # type: ignore[no-untyped-call]
+            regularisation = gravity(step.scores, torch.from_numpy(batch.weights)) / n
+        (loss + settings.strength * regularisation).backward()  # type: ignore[no-untyped-call]
         return _Gradients(
             float(loss.detach()),
+            float(regularisation.detach()),
             _gradient(leaf),
             _gradient(labels),
             {name: _gradient(tensor) for name, tensor in own.items()},
@@ -346,6 +348,7 @@ class Trainer:
 
 class _Gradients(NamedTuple):
     loss: float
+    regularisation: float
     by_sums: npt.NDArray[np.float32]
     by_units: npt.NDArray[np.float32]
     by_parameters: dict[str, npt.NDArray[np.float32]]
