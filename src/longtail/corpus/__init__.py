@@ -16,12 +16,14 @@ from longtail.corpus.xc import read_xc, write_xc
 
 if TYPE_CHECKING:
     from longtail.corpus.text import Tfidf
+    from longtail.corpus.token_rows import Tokens
 
 __all__ = [
     "Dataset",
     "Hierarchy",
     "MaskedLabels",
     "Tfidf",
+    "Tokens",
     "generate",
     "iterative_split",
     "load",
@@ -44,4 +46,8 @@ def __getattr__(name: str) -> Any:
         from longtail.corpus.text import Tfidf
 
         return Tfidf
+    if name == "Tokens":
+        from longtail.corpus.token_rows import Tokens
+
+        return Tokens
     raise AttributeError(f"module 'longtail.corpus' has no attribute {name!r}")

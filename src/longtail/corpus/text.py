@@ -13,6 +13,7 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 
 from longtail.corpus.terms import Lookup, Reading, find_rows, make_lookup, read_rows
+from longtail.corpus.texts import as_texts
 from longtail.corpus.tokens import Bytes, Ids, Offsets, as_utf8, character_tables
 from longtail.corpus.vocabulary import Vocabulary
 from longtail.engine.jit import kernel
@@ -146,7 +147,7 @@ class Tfidf(BaseEstimator):
             found = find_rows(*text, *tables, int(self.ngrams), lookup.words, lookup.starts, lookup.slots, stop)
             return self._weigh(*found, lookup.columns, idf)
 
-        chunks = _cut(_as_texts(texts))
+        chunks = _cut(as_texts(texts))
         if len(chunks) == 1:  # starting threads takes several times as long as a short text
             return _stack([read(chunks[0], np.zeros(1, np.uint8))], len(idf))
         parts = list(run_blocks(read, chunks, threads=self.threads, description="reading texts", unit="chunks"))
@@ -158,6 +159,10 @@ class Tfidf(BaseEstimator):
         text, ends = self.term_bytes_.tobytes(), self.term_offsets_.tolist()
         return [text[begin:end].decode() for begin, end in pairwise(ends)]
 
+    def names_of(self, row: sp.csr_array) -> list[str]:
+        """The term behind each column of a row: the same for all."""
+        return self.feature_names()
+
     def get_feature_names_out(self, input_features: Any = None) -> npt.NDArray[np.object_]:
         """`feature_names` as an array, for scikit-learn."""
         return np.array(self.feature_names(), dtype=object)
@@ -165,7 +170,7 @@ class Tfidf(BaseEstimator):
     def _fit(self, texts: Iterable[str], *, keep: bool) -> tuple[list[tuple[Ids, Offsets, Ids]], Ids]:
         """Learn; gives what `fit_transform` needs: each chunk's terms in its own numbering and the column of each."""
         self._check_parameters()
-        texts = _as_texts(texts)
+        texts = as_texts(texts)
         if not texts:
             raise InputError("There are no texts to learn from: give at least one.")
         tables = character_tables(bool(self.lowercase))
@@ -258,20 +263,6 @@ def _stack(parts: list[Part], n_features: int) -> sp.csr_array:
     matrix = sp.csr_array((data, indices, indptr), shape=(len(indptr) - 1, n_features))
     matrix.has_canonical_format = True
     return matrix
-
-
-def _as_texts(texts: Iterable[str]) -> list[str]:
-    if isinstance(texts, str | bytes):
-        raise InputError("texts must be a list of texts, got a single one: put it in a list.")
-    try:
-        listed = texts if isinstance(texts, list) else list(texts)
-    except TypeError:
-        raise InputError(f"texts must be a list of texts, got {type(texts).__name__}.") from None
-    if not set(map(type, listed)) <= {str}:
-        for position, text in enumerate(listed):
-            if not isinstance(text, str):
-                raise InputError(f"texts[{position}] must be a text, got {type(text).__name__}: convert it to str.")
-    return listed
 
 
 def _cut(texts: list[str]) -> list[Sequence[str]]:

@@ -21,6 +21,8 @@ class Checkpoint:
     ----------
     fingerprint : bytes
         Says what the state belongs to; only a state with the same one is taken up again.
+    own : int
+        Number of this process among those that train together: only the first one writes.
 
     Examples
     --------
@@ -33,9 +35,10 @@ class Checkpoint:
     [array([0, 1, 2])]
     """
 
-    def __init__(self, fingerprint: bytes) -> None:
+    def __init__(self, fingerprint: bytes, own: int = 0) -> None:
         self._fingerprint = np.frombuffer(fingerprint, np.uint8)
         self._path = next_file()
+        self._writes = own == 0
 
     def load(self) -> list[npt.NDArray[Any]] | None:
         """Arrays that were saved last, by this run or an earlier one; None if there are none."""
@@ -53,7 +56,7 @@ class Checkpoint:
 
     def save(self, arrays: Sequence[npt.NDArray[Any]]) -> None:
         """Keep these arrays in the place of those before; a run that is killed meanwhile leaves those before."""
-        if self._path is None:
+        if self._path is None or not self._writes:
             return
         new = self._path.with_name(f"new-{self._path.name}")
         named = {f"array{number}": array for number, array in enumerate(arrays)}

@@ -11,7 +11,7 @@ import threading
 from types import TracebackType
 from typing import Self
 
-from longtail.errors import ParameterError
+from longtail.errors import InputError, ParameterError
 
 _SPARE = 20_000_000  # bytes of room in an advice, besides what is counted
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
@@ -91,6 +91,38 @@ def no_room(memory_limit: int | str, used: int, need: str, enough: int, fewer: s
         f"leaves no room: {used / 1e6:,.0f} MB are in use, and {need}; raise it to at least "
         f"{math.ceil((enough + _SPARE) / 1e7) * 10}MB, or train with fewer {fewer}",
     )
+
+
+def check_room(memory_limit: int | str | None, need: int, what: str, fewer: str) -> None:
+    """Refuse what takes more memory than the limit leaves, or, without a limit, more than the machine has.
+
+    Parameters
+    ----------
+    memory_limit : int, str or None
+    need : int
+        Bytes besides those in use.
+    what : str
+        What takes them, as the beginning of a sentence.
+    fewer : str
+        What to have less of.
+    """
+    used = memory_in_use()
+    if memory_limit is not None:
+        if used + need > parse_memory(memory_limit):
+            raise no_room(memory_limit, used, f"{what} takes {need / 1e6:,.0f} MB", used + need, fewer)
+        return
+    has = machine_memory()
+    if has and used + need > has:
+        start = f"{what[0].upper()}{what[1:]} takes {need / 1e9:,.0f} GB"
+        raise InputError(f"{start}, and the machine has {has / 1e9:,.0f} GB: use fewer {fewer}.")
+
+
+def machine_memory() -> int:
+    """Bytes of memory that the machine has; 0 where the system doesn't tell."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return 0
 
 
 def peak_memory() -> int:

@@ -8,10 +8,15 @@ from longtail.learners.explanation import Explanation
 from longtail.learners.instance_trees import InstanceForest, InstanceTrees
 from longtail.learners.label_trees import ChunkWeights, LabelForest, LabelTree, bonsai_trees
 from longtail.learners.linear import BlockWeights, OneVsRest
+from longtail.learners.neural import CNN, AdaptiveHead, AttentionHead, BiLSTM, NeuralClassifier, Pretrained, RankingHead
 from longtail.learners.popularity import Popularity
 from longtail.learners.text import TextLearner
 
 __all__ = [
+    "CNN",
+    "AdaptiveHead",
+    "AttentionHead",
+    "BiLSTM",
     "BlockWeights",
     "Calibration",
     "ChunkWeights",
@@ -23,8 +28,11 @@ __all__ = [
     "LabelForest",
     "LabelTree",
     "Learner",
+    "NeuralClassifier",
     "OneVsRest",
     "Popularity",
+    "Pretrained",
+    "RankingHead",
     "TextLearner",
     "bonsai_trees",
 ]

@@ -253,6 +253,12 @@ class Learner(BaseEstimator):
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(np.maximum(scores, 0)))
 
+    def _default_features(self) -> Any:
+        """What makes rows of texts for this learner, unfitted."""
+        from longtail.corpus.text import Tfidf
+
+        return Tfidf()
+
     def _label_norms(self) -> npt.NDArray[np.float64] | None:
         """Norm of each label's classifier without the bias, NaN where there is none; None for a learner without any."""
         return None

@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from longtail.corpus.sparse import as_indicator
 from longtail.corpus.text import Tfidf
+from longtail.corpus.token_rows import Tokens
 from longtail.engine.topk import TopK
 from longtail.errors import InputError
 from longtail.learners.base import Learner
@@ -23,6 +24,8 @@ from longtail.learners.estimate import Estimate
 from longtail.learners.explanation import Explanation
 from longtail.learners.label_trees import LabelTree
 from longtail.learners.linear import OneVsRest
+
+_ARRAYS = ("term_bytes_", "term_offsets_", "idf_", "tokenizer_bytes_")
 
 
 class TextLearner(Learner):
@@ -33,14 +36,15 @@ class TextLearner(Learner):
 
     Parameters
     ----------
-    features : Tfidf, optional
-        Makes rows of features from texts; ``Tfidf()`` when left out.
+    features : Tfidf or Tokens, optional
+        Makes rows of features from texts; what the learner wants when left out: `Tokens` for neural learners, else
+        ``Tfidf()``.
     learner : Learner, optional
         Learns from those rows; ``OneVsRest()`` when left out.
 
     Attributes
     ----------
-    features_ : Tfidf
+    features_ : Tfidf or Tokens
         The fitted text features.
     learner_ : Learner
         The fitted learner.
@@ -57,10 +61,10 @@ class TextLearner(Learner):
 
     _stored: ClassVar[tuple[str, ...]] = ("features_", "learner_")
 
-    features_: Tfidf
+    features_: Tfidf | Tokens
     learner_: Learner
 
-    def __init__(self, *, features: Tfidf | None = None, learner: Learner | None = None) -> None:
+    def __init__(self, *, features: Tfidf | Tokens | None = None, learner: Learner | None = None) -> None:
         self.features = features
         self.learner = learner
 
@@ -79,7 +83,7 @@ class TextLearner(Learner):
             raise InputError(f"There are {len(texts)} texts and Y has {labels.shape[0]} rows: they must be the same.")
         if not texts:
             raise InputError("There are no texts: nothing to learn from.")
-        features = Tfidf() if self.features is None else clone(self.features)
+        features = self._made_features()
         rows = features.fit_transform(texts)
         with self._whole_or_unchanged():
             super().fit(rows, labels)
@@ -94,17 +98,19 @@ class TextLearner(Learner):
     def explain(self, X: Any, labels: Any = None, *, k: int = 5) -> list[Explanation]:
         """Say what made up the scores of some labels for one text, word by word; see `Learner.explain`."""
         check_is_fitted(self, "n_labels_")
-        names = self.features_.feature_names()
-        return [why.renamed(features=names) for why in self.learner_.explain(self._check_rows(X), labels, k=k)]
+        rows = self._check_rows(X)
+        whys = self.learner_.explain(rows, labels, k=k)
+        names = self.features_.names_of(rows)
+        return [why.renamed(features=names) for why in whys]
 
     def estimate(self, X: Any, Y: Any) -> Estimate:
         """Tell what `fit` would take; the texts are turned into features for it, and that time is counted."""
         self._check_parameters()
         start = time.perf_counter()
-        features = Tfidf() if self.features is None else clone(self.features)
+        features = self._made_features()
         rows = features.fit_transform(as_texts(X))
         seconds = time.perf_counter() - start
-        vocabulary = (features.term_bytes_.nbytes + features.term_offsets_.nbytes + 4 * rows.shape[1]) / 1e6
+        vocabulary = sum(getattr(features, name).nbytes for name in _ARRAYS if hasattr(features, name)) / 1e6
         inner = (OneVsRest() if self.learner is None else self.learner).estimate(rows, Y)
         return replace(inner, seconds=inner.seconds + seconds, model_mb=inner.model_mb + vocabulary)
 
@@ -140,11 +146,19 @@ class TextLearner(Learner):
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters by name; those of a part can be set even while the part is the default None."""
-        for part, default in (("features", Tfidf), ("learner", OneVsRest)):
+        for part, default in (("learner", OneVsRest), ("features", self._default_features)):
             if getattr(self, part) is None and part not in params and any(p.startswith(f"{part}__") for p in params):
                 setattr(self, part, default())
         super().set_params(**params)
         return self
+
+    def _default_features(self) -> Tfidf | Tokens:
+        return Tfidf() if self.learner is None else self.learner._default_features()
+
+    def _made_features(self) -> Tfidf | Tokens:
+        """Features, unfitted and nobody else's."""
+        made: Tfidf | Tokens = self._default_features() if self.features is None else clone(self.features)
+        return made
 
     def _check_parameters(self) -> None:
         for part in (self.features, self.learner):

@@ -2,6 +2,7 @@
 
 from longtail.losses.base import Loss, MarginLoss
 from longtail.losses.corrected import Corrected, Factors
+from longtail.losses.grank import GRank
 from longtail.losses.hinge import Hinge
 from longtail.losses.logistic import Logistic
 from longtail.losses.margin_form import MarginForm, margin_form
@@ -17,6 +18,7 @@ __all__ = [
     "ORDERS",
     "Corrected",
     "Factors",
+    "GRank",
     "Hinge",
     "Logistic",
     "Loss",

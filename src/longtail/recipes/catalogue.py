@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from longtail.errors import ParameterError
+from longtail.recipes.definition import Recipe
 from longtail.recipes.settings import configure, near
-from longtail.recipes.systems import AROUND, RANKNET, RECIPES, Recipe, wrapped
+from longtail.recipes.systems import AROUND, RANKNET, RECIPES, wrapped
 
 if TYPE_CHECKING:
     from longtail.learners import Learner

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from longtail.recipes.definition import PW_PAPER, Build, Recipe
+from longtail.recipes.networks import NETWORKS
 from longtail.recipes.settings import weighting_named
 
 if TYPE_CHECKING:
@@ -13,16 +14,10 @@ if TYPE_CHECKING:
     from longtail.propensity import Propensity
     from longtail.weighting import Weighting
 
-Build = Callable[["Propensity | str | None"], "Learner"]
-
 RANKNET = (
     "Improving Tail Label Prediction for Extreme Multi-label Learning. Under review for ICLR 2021, authors not named."
 )
 _DISMEC = "Babbar and Schölkopf: DiSMEC: Distributed Sparse Machines for Extreme Multi-label Classification. WSDM 2017."
-_PW = (
-    "Qaraei, Schultheis, Gupta and Babbar: Convex Surrogates for Unbiased Loss Functions in Extreme Classification "
-    "With Missing Labels. WWW 2021."
-)
 _PARABEL = (
     "Prabhu, Kag, Harsola, Agrawal and Varma: Parabel: Partitioned Label Trees for Extreme Classification with "
     "Application to Dynamic Search Advertising. WWW 2018."
@@ -46,27 +41,6 @@ _GLAS = (
     "Guo, Mousavi, Wu, Holtmann-Rice, Kale, Reddi and Kumar: Breaking the Glass Ceiling for Embedding-Based "
     "Classifiers for Large Output Spaces. NeurIPS 2019."
 )
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """A system by name.
-
-    Parameters
-    ----------
-    name : str
-    summary : str
-        One sentence on what it does.
-    paper : str or None
-        Where it was published.
-    build : callable
-        ``build(propensity)`` gives the unfitted learner.
-    """
-
-    name: str
-    summary: str
-    paper: str | None
-    build: Build
 
 
 class Around(NamedTuple):
@@ -229,13 +203,13 @@ RECIPES = (
     Recipe(
         "pw-dismec",
         "dismec whose positive rows cost 2/p - 1, for labels that went unrecorded.",
-        _PW,
+        PW_PAPER,
         _pw_dismec,
     ),
     Recipe(
         "pw-cb-dismec",
         "pw-dismec with costs balanced by label frequency, beta = 0.9, for the rare labels.",
-        _PW,
+        PW_PAPER,
         _pw_cb_dismec,
     ),
     Recipe(
@@ -247,7 +221,7 @@ RECIPES = (
     Recipe(
         "pw-parabel",
         "parabel whose positive rows cost 2/p - 1, at leaves and at nodes.",
-        _PW,
+        PW_PAPER,
         _parabel("pw"),
     ),
     Recipe(
@@ -259,13 +233,13 @@ RECIPES = (
     Recipe(
         "pw-bonsai",
         "bonsai whose positive rows cost 2/p - 1, at leaves and at nodes.",
-        _PW,
+        PW_PAPER,
         _bonsai("pw"),
     ),
     Recipe(
         "pw-cb-bonsai",
         "pw-bonsai with costs balanced by label frequency, beta = 0.9, for the rare labels.",
-        _PW,
+        PW_PAPER,
         _bonsai("pw-cb"),
     ),
     Recipe(
@@ -310,6 +284,7 @@ RECIPES = (
         RANKNET,
         wrapped("ranknet", _glas),
     ),
+    *NETWORKS,
     Recipe(
         "ranknet+fastxml",
         "fastxml ranked anew by RankNet, which is trained to bring rare labels up.",

@@ -5,6 +5,7 @@
 ``"array"``    an ndarray: its file, dtype and shape
 ``"sparse"``   "csr" or "csc", with shape and the three arrays
 ``"texts"``    a long list of texts: its file
+``"tensors"``  arrays by name: their file
 ``"tuple"``    a tuple's items
 ``"dict"``     a dictionary with text keys
 ``"float"``    "nan", "inf" or "-inf", which JSON lacks
@@ -20,6 +21,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from longtail.engine.tensors import Tensors
 from longtail.errors import ModelError
 from longtail.store.files import FileReader, FileWriter
 from longtail.store.registry import class_of, name_of
@@ -57,6 +59,8 @@ def encode(value: Any, name: str, files: FileWriter) -> Any:
     if isinstance(value, list | tuple):
         items = [encode(item, f"{name}.{index}", files) for index, item in enumerate(value)]
         return items if isinstance(value, list) else {"tuple": items}
+    if isinstance(value, Tensors):
+        return {"tensors": files.tensors(name, value)}
     if isinstance(value, dict) and all(isinstance(key, str) for key in value):
         return {
             "dict": {key: encode(item, f"{name}.{index}", files) for index, (key, item) in enumerate(value.items())}
@@ -83,6 +87,8 @@ def decode(value: Any, files: FileReader) -> Any:
         return _decode_sparse(value, files)
     if "texts" in value:
         return files.texts(value["texts"])
+    if "tensors" in value:
+        return files.tensors(value["tensors"])
     if "tuple" in value:
         return tuple(decode(value["tuple"], files))
     if "dict" in value:

@@ -7,13 +7,15 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
 
-from longtail.errors import ModelError
+from longtail.engine.tensors import Tensors
+from longtail.errors import MissingExtraError, ModelError
 
 HASH_ALWAYS = 4 << 20
 """Files up to this many bytes are hashed at every load; larger ones only when asked, to keep loading fast."""
@@ -55,6 +57,15 @@ class FileWriter:
             file.write(f"[\n{lines}\n]\n".encode("utf-8", "surrogatepass"))
         return file_name
 
+    def tensors(self, name: str, tensors: Tensors) -> str:
+        """Write arrays by name as .safetensors and return the file's name."""
+        from safetensors.numpy import save
+
+        file_name = f"{name}.safetensors"
+        with self._open(file_name) as file:
+            file.write(save({key: np.ascontiguousarray(array) for key, array in tensors.items()}))
+        return file_name
+
     @contextmanager
     def _open(self, file_name: str) -> Iterator[_HashedFile]:
         if file_name in self.written:
@@ -86,6 +97,19 @@ class FileReader:
         if array.dtype.str != dtype or list(array.shape) != shape:
             raise _damaged(path, f"holds {array.dtype.str} {list(array.shape)} in place of {dtype} {shape}")
         return np.asarray(array)
+
+    def tensors(self, file_name: str) -> Tensors:
+        """Read arrays by name."""
+        if find_spec("safetensors") is None:
+            raise MissingExtraError("A model of a neural learner", "neural")
+        from safetensors import SafetensorError
+        from safetensors.numpy import load_file
+
+        path = self._path(file_name)
+        try:
+            return Tensors(load_file(path))
+        except (SafetensorError, OSError, ValueError, KeyError):
+            raise _damaged(path, "holds no readable tensors") from None
 
     def texts(self, file_name: str) -> list[str]:
         """Read a list of texts."""

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from longtail.errors import ModelError
 
 _ROOMS = {
-    "corpus": ("Tfidf",),
+    "corpus": ("Tfidf", "Tokens"),
     "propensity": ("FittedPropensity", "GivenPropensity", "JainPropensity"),
     "losses": (
         "Hinge",
@@ -22,6 +22,10 @@ _ROOMS = {
     ),
     "weighting": ("ClassBalanced", "InversePropensity", "LogFrequency", "NoWeighting", "PW", "PWcb", "PowerFrequency"),
     "learners": (
+        "CNN",
+        "AdaptiveHead",
+        "AttentionHead",
+        "BiLSTM",
         "BlockWeights",
         "Calibration",
         "ChunkWeights",
@@ -30,8 +34,11 @@ _ROOMS = {
         "InstanceTrees",
         "LabelForest",
         "LabelTree",
+        "NeuralClassifier",
         "OneVsRest",
         "Popularity",
+        "Pretrained",
+        "RankingHead",
         "TextLearner",
     ),
     "tail": ("CentroidReranker", "LabelCentroids", "RankNet", "Stacked", "TAug", "TailDial"),

@@ -28,6 +28,9 @@ class Around(Learner):
         made: Learner = self._default() if self.learner is None else clone(self.learner)
         return made
 
+    def _default_features(self) -> Any:
+        return self._base()._default_features()
+
     def set_params(self, **params: Any) -> Self:
         """Set parameters by name; those of the learner can be set even while it is the default None."""
         if self.learner is None and "learner" not in params and any(name.startswith("learner__") for name in params):

@@ -16,8 +16,11 @@ if TYPE_CHECKING:
     from longtail.store import Model
 
 
+_PYTHON = {"None": None, "True": True, "False": False}
+
+
 def parse_settings(settings: Iterable[str]) -> dict[str, Any]:
-    """Read ``name=value`` pairs: a value is JSON where it can be, else text; a dot in a name leads to a part.
+    """Read ``name=value`` pairs: a value is JSON or None, True or False, else text; a dot in a name leads to a part.
 
     Examples
     --------
@@ -35,7 +38,7 @@ def parse_settings(settings: Iterable[str]) -> dict[str, Any]:
         try:
             parsed[name] = json.loads(text)
         except ValueError:
-            parsed[name] = text.strip()
+            parsed[name] = _PYTHON.get(text.strip(), text.strip())
     return parsed
 
 

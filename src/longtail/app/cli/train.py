@@ -61,7 +61,8 @@ def train(
         str | None,
         typer.Option(
             metavar="FILE",
-            help="Part the labels of a tree recipe by texts, a line a label; 'names' takes their names.",
+            help="A text for each label, a line a label; 'names' takes their names. A tree recipe parts labels by "
+            "them; a network learns from them, and takes the names unless you say 'none'.",
         ),
     ] = None,
     tail: Annotated[
@@ -109,7 +110,9 @@ def train(
             raise InputError("has no labels: there is nothing to learn.", path=train)
         give_labels(plan, dataset, tree, label_texts)
         learner, rows = ready(plan, parameters, dataset, train)
-        if resume and not unfinished.is_dir():
+        if resume and unfinished.is_dir() and any(unfinished.iterdir()):
+            note(f"Going on from what is in {unfinished.name}.")
+        elif resume:
             note(f"There is nothing to resume in {unfinished.name}: training starts anew.")
         if not resume and unfinished.is_dir() and holds_blocks_only(unfinished):
             if any(unfinished.iterdir()):
@@ -164,17 +167,19 @@ def compose(
     tail: float | str | None = None,
 ) -> TextLearner:
     """Compose and check the learner before the data is read; for features, its inner learner is used alone."""
-    from longtail.corpus import Tfidf
     from longtail.learners import TextLearner
     from longtail.learners.base import nested
     from longtail.recipes import configure, find
 
-    learner, features = dialled(find(recipe).build(propensity), tail, propensity), Tfidf()
-    part: BaseEstimator
-    for part in (*(inner for _, inner in nested(learner)), features):
+    learner = dialled(find(recipe).build(propensity), tail, propensity)
+    run = (("threads", threads), ("seed", seed), ("memory_limit", memory_limit))
+
+    def give_run(part: BaseEstimator) -> None:
         known = part.get_params(deep=False)
-        run = (("threads", threads), ("seed", seed), ("memory_limit", memory_limit))
         part.set_params(**{name: value for name, value in run if name in known})
+
+    for _, inner in nested(learner):
+        give_run(inner)
     settings: dict[bool, dict[str, Any]] = {True: {}, False: {}}  # of the features, of the learner
     given: dict[str, str] = {}
     for name, value in parameters.items():
@@ -185,8 +190,10 @@ def compose(
             raise ParameterError(name, value, f"sets the same as {given[key]}: give only one of them")
         given[key] = name
         settings[of_features][key] = value
-    configure(features, settings[True])
     configure(learner, settings[False], propensity)
+    features = learner._default_features()
+    give_run(features)
+    configure(features, settings[True])
     plan = TextLearner(features=features, learner=learner)
     plan._check_parameters()
     return plan
@@ -207,10 +214,18 @@ def give_labels(plan: TextLearner, dataset: Dataset, tree: Path | None, label_te
     """Hand the learner what is known of the labels: their tree, or a text for each."""
     from longtail.learners.base import nested
 
-    where = next((path for path, part in nested(plan) if "tree" in part.get_params(deep=False)), None)
-    for option, value in (("--tree", tree), ("--label-texts", label_texts)):
-        if value is not None and where is None:
-            raise ParameterError(option, str(value), "is for recipes of label trees; longtail recipes lists them")
+    parts = [(path, part.get_params(deep=False)) for path, part in nested(plan)]
+    where = next((path for path, params in parts if "tree" in params), None)
+    reads = next((f"{path}label_texts" for path, params in parts if "label_texts" in params), None)
+    if reads is not None and label_texts is None and dataset.label_names is not None:
+        label_texts = "names"
+    if reads is not None and label_texts == "none":
+        label_texts = None
+    if tree is not None and where is None:
+        raise ParameterError("--tree", str(tree), "is for recipes of label trees; longtail recipes lists them")
+    if label_texts is not None and where is None and reads is None:
+        what = "is for recipes of label trees and of networks; longtail recipes lists them"
+        raise ParameterError("--label-texts", label_texts, what)
     names = dataset.label_names or [str(label) for label in range(dataset.n_labels)]
     if label_texts == "names" and dataset.label_names is None:
         raise ParameterError("--label-texts", label_texts, "must be a file, because the labels have no names")
@@ -232,18 +247,23 @@ def give_labels(plan: TextLearner, dataset: Dataset, tree: Path | None, label_te
                 f"has {len(texts):,} lines, and the data set {dataset.n_labels:,} labels: give a line a label.",
                 path=label_texts,
             )
-        plan.set_params(**{f"{where}representation": texts})
+        plan.set_params(**{reads or f"{where}representation": texts})
 
 
 def ready(plan: TextLearner, parameters: dict[str, Any], dataset: Dataset, source: str) -> tuple[Learner, Any]:
     """Give the learner and the rows for it, after its kernels were compiled or read from their cache."""
     from sklearn.base import clone
 
+    from longtail.learners import NeuralClassifier
     from longtail.learners.base import nested
 
     if dataset.X is not None:
         for name in filter(lambda name: name.startswith(_FEATURES), parameters):
             raise ParameterError(name, parameters[name], f"is for texts, and {source} holds features")
+    if any(isinstance(part, NeuralClassifier) for _, part in nested(plan)):
+        if dataset.texts is None:
+            raise InputError("holds features, and the recipe takes texts: give rows with texts.", path=source)
+        return plan, dataset.texts
     small = clone(plan).set_params(features__min_rows=1, features__max_features=None)
     of_data = {"memory_limit": None, "tree": None, "representation": "centroids", "leaf_size": 1}
     for _, part in nested(small):

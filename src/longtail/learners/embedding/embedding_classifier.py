@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Sequence
+from contextlib import closing
 from importlib.util import find_spec
 from itertools import pairwise
 from typing import Literal, get_args
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 
 from longtail.engine.augmentation import Augmentation, with_copies
 from longtail.engine.checkpoint import Checkpoint
-from longtail.engine.memory import memory_in_use, no_room, parse_memory, resident_memory
+from longtail.engine.memory import check_room, parse_memory, resident_memory
 from longtail.engine.pool import thread_count
 from longtail.engine.progress import show_progress
+from longtail.engine.torch_threads import one_torch_thread
 from longtail.errors import MissingExtraError, ParameterError
 from longtail.learners.embedding import fitting
 from longtail.learners.embedding.adjacency import Adjacency, check_adjacency
-from longtail.learners.embedding.links import fit_link
 from longtail.learners.embedding.losses import LossName, check_loss
 from longtail.learners.embedding.mapping import unit_rows
 from longtail.learners.embedding.network import Activation, folded
@@ -35,7 +34,9 @@ from longtail.learners.embedding.search import (
 )
 from longtail.learners.embedding.training import Optimiser, Settings, Trainer
 from longtail.learners.estimate import Estimate
+from longtail.learners.held_out import split_rows
 from longtail.learners.linear.training import digest_of
+from longtail.learners.links import fit_link
 from longtail.metrics import evaluate
 from longtail.propensity.base import is_number
 from longtail.weighting import Weighting, get_weighting
@@ -80,9 +81,9 @@ class EmbeddingClassifier(EmbeddingRanker):
         Weight of the regulariser. When left out, a tenth of the number of labels: a regulariser is a mean over pairs,
         so that what each label feels of it falls with their number.
     sampling : {"even", "rows"}
-        Which labels the regulariser looks at in a step. "even" draws 1,024 of the step's labels, all alike, as the
-        equations weigh them; "rows" takes the one that was drawn for each row, as algorithm 2 of the paper does, so
-        that frequent labels count more.
+        Which labels the regulariser looks at in a step. "even" draws 1,024 of all labels, each as likely as the other,
+        as the equations weigh them; "rows" takes the one that was drawn for each row, as algorithm 2 of the paper does,
+        so that frequent labels count more.
     adjacency : {"arithmetic", "geometric", "pmi", "jaccard"}
         How near labels are, for "glas" and "laplacian": mean of the conditional frequencies, of either kind, pointwise
         mutual information over the most it can be, or rows with both over rows with one.
@@ -102,8 +103,8 @@ class EmbeddingClassifier(EmbeddingRanker):
     label_rate : float, optional
         The same for the labels; `rate` when left out.
     held_out : float
-        Share of the rows that are not trained on, by which training is stopped and scores become log-odds. A row that
-        is the only one of some label is never held out.
+        Share of the rows that are not trained on, by which training is stopped and scores become log-odds; where they
+        would be fewer than 20, none. A row that is the only one of some label is never held out.
     patience : int
         Passes without progress on these rows after which training ends.
     average : int
@@ -160,7 +161,7 @@ class EmbeddingClassifier(EmbeddingRanker):
         sampling: Sampling = "even",
         adjacency: Adjacency = "arithmetic",
         weighting: Weighting | str | None = None,
-        keep: float = 0.7,
+        keep: float = 0.8,
         batch: int = 512,
         passes: int = 5,
         optimiser: Optimiser = "adam",
@@ -278,8 +279,8 @@ class EmbeddingClassifier(EmbeddingRanker):
 
     def _train(self, X: sp.csr_array, Y: sp.csr_array, augmentation: Augmentation | None) -> None:
         _require_torch()
-        self._check_memory(X, Y)
-        rows, held_out = self._split(Y)
+        check_room(self.memory_limit, self._bytes(X, Y), "training", "features or dimensions")
+        rows, held_out = split_rows(Y, self.label_counts_, float(self.held_out), int(self.seed))
         trained, labels = X[rows], Y[rows]
         if augmentation is not None:
             trained, labels = with_copies(trained, labels, augmentation)
@@ -297,7 +298,7 @@ class EmbeddingClassifier(EmbeddingRanker):
                 top = self._exact(scaled[some], 5, None, None)
             return evaluate(top, Y[some], ks=(5,))["nDCG@5"]
 
-        with closing(trainer), _one_torch_thread():
+        with closing(trainer), one_torch_thread():
             best, self.history_ = fitting.run(
                 trainer,
                 measure if len(held_out) else None,
@@ -310,23 +311,6 @@ class EmbeddingClassifier(EmbeddingRanker):
         with show_progress(False):
             self._link(scaled[judged], Y[judged])
         self._build_index(scaled)
-
-    def _split(self, Y: sp.csr_array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Rows to train on, and rows held out, at random; every label keeps a row to train on."""
-        n = Y.shape[0]
-        wanted = min(round(self.held_out * n), n - 1) if Y.nnz else 0
-        left, held_out = self.label_counts_.copy(), np.zeros(n, np.bool_)
-        order = np.random.default_rng([self.seed, n]).permutation(n)
-        drawn: list[int] = []
-        for row in order:
-            if len(drawn) == wanted:
-                break
-            own = Y.indices[Y.indptr[row] : Y.indptr[row + 1]]
-            if len(own) and left[own].min() > 1:
-                left[own] -= 1
-                drawn.append(int(row))
-        held_out[drawn] = True
-        return np.flatnonzero(~held_out), np.array(drawn, np.int64)
 
     def _take(self, snapshot: fitting.Snapshot) -> None:
         """Become what was trained; scores are inner products until they are linked to odds."""
@@ -347,7 +331,7 @@ class EmbeddingClassifier(EmbeddingRanker):
         threads = thread_count(self.threads)
         trainer = Trainer(self._scaled(X), Y, costs, self._settings(Y.shape[1]), threads)
         times = []
-        with closing(trainer), _one_torch_thread():
+        with closing(trainer), one_torch_thread():
             start = time.perf_counter()
             for _ in trainer.steps(trainer.begin(), 0):
                 now = time.perf_counter()
@@ -380,28 +364,7 @@ class EmbeddingClassifier(EmbeddingRanker):
             pairs = min(int(np.square(np.diff(Y.indptr).astype(np.int64)).sum()), Y.shape[1] ** 2)
         return 4 * (copies * self._values(X.shape[1], Y.shape[1]) + step) + 20 * X.nnz + _BYTES_A_PAIR * pairs
 
-    def _check_memory(self, X: sp.csr_array, Y: sp.csr_array) -> None:
-        if self.memory_limit is None:
-            return
-        used, need = memory_in_use(), self._bytes(X, Y)
-        if used + need > parse_memory(self.memory_limit):
-            what = f"training takes {need / 1e6:,.0f} MB"
-            raise no_room(self.memory_limit, used, what, used + need, "features or dimensions")
-
 
 def _require_torch() -> None:
     if find_spec("torch") is None:
         raise MissingExtraError("Training an EmbeddingClassifier", "neural")
-
-
-@contextmanager
-def _one_torch_thread() -> Iterator[None]:
-    """Let torch work with one thread: threads are ours, so that their number changes nothing."""
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from longtail.engine.blas import one_blas_thread
 from longtail.engine.pool import in_chunks
 from longtail.engine.topk import TopK
-from longtail.errors import InputError, ModelError
+from longtail.errors import InputError, ModelError, ParameterError
 from longtail.learners.base import Learner, checked_k
 from longtail.learners.embedding.mapping import embed_rows, linear_parts
 from longtail.learners.embedding.network import Activation
@@ -64,6 +64,7 @@ class EmbeddingRanker(Learner):
     @property
     def label_embeddings_(self) -> npt.NDArray[np.float32]:
         """Embedding of each label, of length 1; 0 for labels without a training row."""
+        check_is_fitted(self, "n_labels_")
         return self.lanes_[: self.n_labels_]
 
     def embed(self, X: Any) -> npt.NDArray[np.float32]:
@@ -83,7 +84,10 @@ class EmbeddingRanker(Learner):
     def similar(self, label: int, k: int = 10) -> list[tuple[int, float]]:
         """Labels whose embeddings are nearest to that of a label, with the inner products, nearest first."""
         check_is_fitted(self, "n_labels_")
-        (chosen,) = self._label_ids("label", [label])
+        count = min(checked_k(k), max(self.n_labels_, 1))
+        if isinstance(label, bool) or not isinstance(label, int | np.integer) or not 0 <= label < self.n_labels_:
+            raise ParameterError("label", label, f"must be a label id from 0 to {self.n_labels_ - 1}")
+        chosen = int(label)
         if self.label_counts_[chosen] == 0:
             raise InputError(f"Label {label} has no training row, so it has no embedding.")
         allowed = np.ones(self.n_labels_, np.bool_)
@@ -92,7 +96,7 @@ class EmbeddingRanker(Learner):
             self._lanes.embeddings[chosen : chosen + 1],
             self._lanes,
             Link(np.float32(1), np.float32(0)),
-            min(checked_k(k), self.n_labels_),
+            count,
             allowed,
         )
         return [

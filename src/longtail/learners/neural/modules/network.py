@@ -1,0 +1,41 @@
+"""Encoder and head as one network."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from longtail.learners.neural.modules.encoder import EncoderModule
+from longtail.learners.neural.modules.head import Candidates, HeadModule, Truth
+
+
+class Network(nn.Module):
+    """An encoder and a head.
+
+    Parameters
+    ----------
+    encoder : EncoderModule
+    head : HeadModule
+    """
+
+    def __init__(self, encoder: EncoderModule, head: HeadModule) -> None:
+        super().__init__()
+        self.encoder, self.head = encoder, head
+
+    def forward(
+        self, tokens: Tensor, mask: Tensor, truth: Truth, share: float, candidates: Candidates | None = None
+    ) -> Tensor:
+        """Sum of the losses of some rows."""
+        return self.head.loss(self.encoder(tokens, mask), truth, share, candidates).sum()
+
+    def groups(self) -> tuple[list[list[nn.Parameter]], list[nn.Parameter], list[nn.Parameter]]:
+        """Parameters that are trained: the encoder's layers, the head's, and the head's with sparse gradients."""
+        layers = [[part for part in layer if part.requires_grad] for layer in self.encoder.layers()]
+        tables = self.head.tables()
+        sparse = {id(table) for table in tables}
+        return layers, [part for part in self.head.parameters() if id(part) not in sparse], tables
+
+    @property
+    def device(self) -> torch.device:
+        """Where the network is."""
+        return next(self.parameters()).device

@@ -1,0 +1,174 @@
+"""Encoders over word vectors: a BiLSTM as in AttentionXML, and a CNN with dynamic max pooling as in XML-CNN."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from longtail.learners.neural.modules.encoder import Dropout, Encoded, EncoderModule, masked_mean
+
+
+class WordTable(nn.Module):
+    """Vectors of the words that were seen in training; others share the vector of what isn't known.
+
+    Parameters
+    ----------
+    known : Tensor of int64
+        Ids of the words, rising; the vector behind the last one is that of unknown words.
+    width : int
+    trained : bool
+        Whether the vectors change.
+    """
+
+    known: Tensor
+
+    def __init__(self, known: Tensor, width: int, trained: bool) -> None:
+        super().__init__()
+        self.register_buffer("known", known)
+        self.table = nn.Embedding(len(known) + 1, width)
+        self.table.weight.requires_grad_(trained)
+
+    def forward(self, tokens: Tensor, mask: Tensor) -> Tensor:
+        """Vectors of words, 0 where there is none."""
+        if not len(self.known):
+            places = torch.zeros_like(tokens)
+        else:
+            places = torch.searchsorted(self.known, tokens).clamp(max=len(self.known) - 1)
+            places = torch.where(self.known[places] == tokens, places, len(self.known))
+        found: Tensor = self.table(places) * mask[:, :, None]
+        return found
+
+
+class BiLSTMEncoder(EncoderModule):
+    """A bidirectional LSTM with learned first states over word vectors; its vector is the mean state.
+
+    Parameters
+    ----------
+    known : Tensor of int64
+        Ids of known words.
+    dimensions : int
+        Of the word vectors.
+    hidden : int
+        Of each direction.
+    depth : int
+        Layers.
+    dropout : float
+        Of the word vectors.
+    state_dropout : float
+        Of the states.
+    trained : bool
+        Whether the word vectors change.
+    """
+
+    def __init__(
+        self,
+        known: Tensor,
+        dimensions: int,
+        hidden: int,
+        depth: int,
+        dropout: float,
+        state_dropout: float,
+        trained: bool,
+    ) -> None:
+        super().__init__()
+        self.words = WordTable(known, dimensions, trained)
+        self.lstm = nn.LSTM(dimensions, hidden, depth, batch_first=True, bidirectional=True)
+        self.first_hidden = nn.Parameter(torch.zeros(2 * depth, 1, hidden))
+        self.first_cell = nn.Parameter(torch.zeros(2 * depth, 1, hidden))
+        self.dropout, self.state_dropout = Dropout(dropout), Dropout(state_dropout)
+        self.width = self.vector_width = 2 * hidden
+        self.config = json.dumps({"words": len(known), "dimensions": dimensions})
+
+    def forward(self, tokens: Tensor, mask: Tensor) -> Encoded:
+        """Encode texts; each is read up to its own end from both sides."""
+        vectors = self.dropout(self.words(tokens, mask))
+        n, lengths = len(tokens), mask.sum(dim=1).cpu()
+        packed = pack_padded_sequence(vectors, lengths, batch_first=True, enforce_sorted=False)
+        first = (self.first_hidden.repeat(1, n, 1), self.first_cell.repeat(1, n, 1))
+        states, _ = pad_packed_sequence(self.lstm(packed, first)[0], batch_first=True, total_length=tokens.shape[1])
+        states = self.state_dropout(states)
+        return Encoded(states, mask, masked_mean(states, mask))
+
+    def layers(self) -> list[list[nn.Parameter]]:
+        """Word vectors, then the LSTM."""
+        return [list(self.words.parameters()), [*self.lstm.parameters(), self.first_hidden, self.first_cell]]
+
+    def embedding(self) -> nn.Module:
+        """The word vectors."""
+        return self.words
+
+
+class CNNEncoder(EncoderModule):
+    """Convolutions of several sizes over word vectors, each pooled by its largest value in some parts of the text.
+
+    Parameters
+    ----------
+    known : Tensor of int64
+        Ids of known words.
+    dimensions : int
+        Of the word vectors.
+    filters : int
+        Of each size.
+    sizes : sequence of int
+        Words that a convolution sees.
+    parts : int
+        Parts of a text that are pooled apart: dynamic max pooling.
+    hidden : int
+        Width of the layer that makes the vector of the pooled values.
+    dropout : float
+        Of the word vectors.
+    trained : bool
+        Whether the word vectors change.
+    """
+
+    def __init__(
+        self,
+        known: Tensor,
+        dimensions: int,
+        filters: int,
+        sizes: Sequence[int],
+        parts: int,
+        hidden: int,
+        dropout: float,
+        trained: bool,
+    ) -> None:
+        super().__init__()
+        self.words = WordTable(known, dimensions, trained)
+        self.convolutions = nn.ModuleList(nn.Conv1d(dimensions, filters, size) for size in sizes)
+        self.parts = parts
+        self.pads = [((size - 1) // 2, size - 1 - (size - 1) // 2) for size in sizes]
+        self.width, self.vector_width = filters * len(sizes), hidden
+        self.bottleneck = nn.Linear(self.width * parts, hidden)
+        self.dropout = Dropout(dropout)
+        self.config = json.dumps({"words": len(known), "dimensions": dimensions})
+
+    def forward(self, tokens: Tensor, mask: Tensor) -> Encoded:
+        """Encode texts; what stands behind the end of one is 0 and never pooled."""
+        vectors = self.dropout(self.words(tokens, mask)).transpose(1, 2)
+        pairs = zip(self.convolutions, self.pads, strict=True)
+        states = torch.cat([layer(nn.functional.pad(vectors, pad)) for layer, pad in pairs], dim=1).relu()
+        pooled = self._pooled(states, mask)
+        return Encoded(states.transpose(1, 2), mask, self.bottleneck(pooled).relu())
+
+    def _pooled(self, states: Tensor, mask: Tensor) -> Tensor:
+        n, width, places = states.shape
+        lengths = mask.sum(dim=1, keepdim=True).clamp(min=1)
+        part = torch.arange(places, device=states.device)[None] * self.parts // lengths
+        part = torch.where(mask, part, torch.full_like(part, self.parts))
+        found = states.new_zeros((n, width, self.parts + 1))  # 0 is the least that states can be
+        found = found.scatter_reduce(2, part[:, None].expand(n, width, places), states, "amax", include_self=True)
+        return found[:, :, : self.parts].reshape(n, width * self.parts)
+
+    def layers(self) -> list[list[nn.Parameter]]:
+        """Word vectors, convolutions, and the layer above."""
+        return [
+            list(self.words.parameters()), list(self.convolutions.parameters()), list(self.bottleneck.parameters())
+        ]  # fmt: skip
+
+    def embedding(self) -> nn.Module:
+        """The word vectors."""
+        return self.words

@@ -1,0 +1,139 @@
+"""A fitted neural learner: its networks made again from what is kept, and how it ranks and explains."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+from sklearn.utils.validation import check_is_fitted
+
+from longtail.engine.tensors import Tensors
+from longtail.engine.topk import TopK
+from longtail.errors import ModelError
+from longtail.learners.base import Learner
+from longtail.learners.explanation import Explanation
+from longtail.learners.neural.batches import TokenRows
+from longtail.learners.neural.encoders import Encoder
+from longtail.learners.neural.heads import Arrays, Head, Level
+
+if TYPE_CHECKING:
+    from longtail.corpus.token_rows import Tokens
+    from longtail.learners.neural.modules.network import Network
+    from longtail.learners.neural.ranking import Stack
+
+
+class NeuralRanker(Learner):
+    """A learner whose scores come from networks over rows of tokens; a subclass says how they are trained."""
+
+    encoder: Encoder | None
+    head: Head | None
+    loss: str
+    device: str
+    threads: int | None
+
+    _stored: ClassVar[tuple[str, ...]] = (
+        "configs_", "levels_", "level_sizes_", "tensors_", "slope_", "offset_", "history_", "recall_",
+    )  # fmt: skip
+
+    configs_: list[str]
+    levels_: list[Arrays]
+    level_sizes_: list[int]
+    tensors_: list[Tensors]
+    slope_: float
+    offset_: float
+    history_: dict[str, list[float]]
+    recall_: float
+
+    def _parts(self) -> tuple[Encoder, Head]:
+        """Encoder and head, the default ones where they were left out."""
+        from longtail.learners.neural.encoders import Pretrained
+        from longtail.learners.neural.heads import RankingHead
+
+        return (
+            Pretrained() if self.encoder is None else self.encoder,
+            RankingHead() if self.head is None else self.head,
+        )
+
+    def _default_features(self) -> Tokens:
+        return self._parts()[0].tokens()
+
+    def embed(self, X: Any) -> npt.NDArray[np.float32]:
+        """Vector of each row, as the encoder of the last level gives it."""
+        from longtail.learners.neural.ranking import vectors
+
+        check_is_fitted(self, "n_labels_")
+        return vectors(self._stack().networks[-1], TokenRows(self._check_rows(X)), self.threads)
+
+    def _stack(self) -> Stack:
+        """The networks, made from what is kept at the first call."""
+        from longtail.learners.neural.ranking import Stack
+
+        found = _stacks.get(self)
+        if found is None or found[0] is not self.tensors_:
+            children = [arrays.get("children") for arrays in self.levels_[1:]]
+            networks = [self._network(number) for number in range(len(self.tensors_))]
+            stack = Stack(networks, [*children, None], self._parts()[1].proposals())
+            found = _stacks[self] = self.tensors_, stack
+        return found[1]
+
+    def _network(self, number: int) -> Network:
+        import torch
+
+        from longtail.learners.neural.modules.network import Network
+        from longtail.learners.neural.parallel import chosen_device
+
+        encoder, head = self._parts()
+        level = Level(self.levels_[number], None, self.level_sizes_[number])
+        try:
+            body = encoder.rebuild(self.configs_[number])
+            network = Network(body, head.build(level, body, self.loss, None))
+            stored = {name: torch.from_numpy(np.array(array)) for name, array in self.tensors_[number].items()}
+            network.load_state_dict(stored)
+        except (RuntimeError, KeyError, ValueError, TypeError, IndexError):
+            raise ModelError("The networks don't fit the model: its files were changed; train it again.") from None
+        return network.to(chosen_device(self.device)).eval()
+
+    def _known(self, allowed: npt.NDArray[np.bool_] | None) -> npt.NDArray[np.bool_]:
+        known = self.label_counts_ > 0
+        return known if allowed is None else known & allowed
+
+    def _topk(self, X: sp.csr_array, k: int, allowed: npt.NDArray[np.bool_] | None) -> TopK:
+        from longtail.learners.neural.ranking import rank
+
+        top = rank(self._stack(), TokenRows(X), k, self._known(allowed), self.threads)
+        return TopK(top.labels, self._linked(top))
+
+    def _linked(self, top: TopK) -> npt.NDArray[np.float32]:
+        slope, offset = np.float32(self.slope_), np.float32(self.offset_)
+        return np.where(top.labels >= 0, top.scores * slope + offset, np.float32(-np.inf)).astype(np.float32)
+
+    def _log_scores(self, scores: npt.NDArray[np.floating[Any]]) -> npt.NDArray[np.floating[Any]]:
+        """Logarithm of the probability that a score stands for."""
+        return np.asarray(-np.logaddexp(0, -scores), scores.dtype)
+
+    def _explain(self, X: sp.csr_array, labels: npt.NDArray[np.int32]) -> list[Explanation]:
+        """Share each score out over the tokens by gradient times input; what they don't account for is the bias."""
+        from longtail.learners.neural.ranking import effects
+
+        only = np.zeros(self.n_labels_, np.bool_)
+        only[labels] = True
+        top = self._topk(X, max(len(labels), 1), only)
+        scores = dict(zip(top.labels[0].tolist(), top.scores[0].tolist(), strict=True))
+        rows, row = TokenRows(X), sp.csr_array(X)
+        if not row.data.all():
+            row = row.copy()
+            row.eliminate_zeros()
+        found = effects(self._stack().networks[-1], rows, labels) * self.slope_
+        whys = []
+        for label, parts in zip(labels.tolist(), found, strict=True):
+            score = scores.get(label)
+            own = parts if score is not None else np.zeros_like(parts)
+            bias = (0.0 if score is None else score) - float(own.sum())
+            whys.append(Explanation.from_effects(label, bias, row.indices, own))
+        return whys
+
+
+_stacks: WeakKeyDictionary[NeuralRanker, tuple[object, Any]] = WeakKeyDictionary()

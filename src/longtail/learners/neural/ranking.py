@@ -1,0 +1,151 @@
+"""What fitted networks do: rank labels, level by level, and say which tokens made a score."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from longtail.engine.pool import in_chunks
+from longtail.engine.topk import TopK
+from longtail.engine.torch_threads import one_torch_thread
+from longtail.learners.neural.batches import TokenRows, by_length
+from longtail.learners.neural.modules.encoder import Encoded
+from longtail.learners.neural.modules.network import Network
+from longtail.learners.neural.modules.ranking import ClusteredRanking
+from longtail.learners.neural.training import Proposed, candidates_of
+
+Int64 = npt.NDArray[np.int64]
+
+_AT_ONCE = 32  # rows
+
+
+class Stack(NamedTuple):
+    """Networks, the highest level first, and the children of each one's labels; None for the last."""
+
+    networks: Sequence[Network]
+    children: Sequence[Int64 | None]
+    proposals: int
+
+
+def rank(stack: Stack, rows: TokenRows, k: int, allowed: npt.NDArray[np.bool_], threads: int | None) -> TopK:
+    """Rank the k best of the allowed labels for each row."""
+    proposed = None
+    for network, children in zip(stack.networks[:-1], stack.children[:-1], strict=True):
+        proposed = propose(network, children, rows, stack.proposals, proposed, threads)
+    return rank_level(stack.networks[-1], rows, k, allowed, proposed, threads)
+
+
+def propose(
+    network: Network,
+    children: Int64 | None,
+    rows: TokenRows,
+    proposals: int,
+    proposed: Proposed | None,
+    threads: int | None,
+    own: Callable[[TopK], TopK] | None = None,
+) -> Proposed:
+    """What lies under the best labels of a level, for each row; `own` may put others in their places."""
+    top = rank_level(network, rows, proposals, np.ones(network.head.n_labels, np.bool_), proposed, threads)
+    if own is not None:
+        top = own(top)
+    below = np.full((1, 1), -1, np.int64) if children is None or not len(children) else children
+    size = top.k * below.shape[1]
+    labels = np.where(top.labels[:, :, None] >= 0, below[top.labels], -1).reshape(len(top), size)
+    scores = -np.logaddexp(0, -top.scores.astype(np.float64))
+    spread = np.repeat(np.maximum(scores, -1e4), below.shape[1], axis=1)
+    return Proposed(labels.astype(np.int32), spread.astype(np.float32))
+
+
+def rank_level(
+    network: Network,
+    rows: TokenRows,
+    k: int,
+    allowed: npt.NDArray[np.bool_],
+    proposed: Proposed | None,
+    threads: int | None,
+) -> TopK:
+    """Rank the labels of one level."""
+    n = len(rows)
+    top = TopK(np.full((n, k), -1, np.int32), np.full((n, k), -np.inf, np.float32))
+
+    def some(encoded: Encoded, chosen: Int64) -> None:
+        candidates = None if proposed is None else candidates_of(proposed, chosen, network.device)
+        found = network.head.ranked(encoded, k, allowed, candidates)
+        top.labels[chosen], top.scores[chosen] = found.labels, found.scores
+
+    for_each_batch(network, rows, some, threads, "predicting")
+    return top
+
+
+def for_each_batch(
+    network: Network, rows: TokenRows, work: Callable[[Encoded, Int64], None], threads: int | None, description: str
+) -> None:
+    """Encode all rows, some at a time, and hand them on."""
+    batches = by_length(rows.lengths, _AT_ONCE)
+    network.eval()
+
+    def batch(first: int, last: int) -> None:
+        if network.device.type == "cpu":
+            torch.set_num_threads(1)  # of this thread
+        with torch.inference_mode():
+            for chosen in batches[first:last]:
+                tokens, mask = rows.batch(chosen, network.encoder.padding)
+                work(network.encoder(tokens.to(network.device), mask.to(network.device)), chosen)
+
+    with one_torch_thread():
+        in_chunks(batch, len(batches), 1, threads if network.device.type == "cpu" else 1, description)
+
+
+def retrieved(network: Network, rows: TokenRows, threads: int | None) -> npt.NDArray[np.int32] | None:
+    """Labels that the first stage of a network retrieves for each row, -1 for none; None where there is one stage."""
+    head = network.head
+    if not isinstance(head, ClusteredRanking):
+        return None
+    found = np.full((len(rows), head.retrieved * head.members.shape[1]), -1, np.int32)
+
+    def some(encoded: Encoded, chosen: Int64) -> None:
+        found[chosen] = head.retrieved_labels(encoded).cpu().numpy()
+
+    for_each_batch(network, rows, some, threads, "retrieving labels")
+    return found
+
+
+def vectors(network: Network, rows: TokenRows, threads: int | None) -> npt.NDArray[np.float32]:
+    """Vector of each row, as the encoder gives it."""
+    found = np.empty((len(rows), network.encoder.vector_width), np.float32)
+
+    def some(encoded: Encoded, chosen: Int64) -> None:
+        found[chosen] = encoded.vector.float().cpu().numpy()
+
+    for_each_batch(network, rows, some, threads, "embedding texts")
+    return found
+
+
+def effects(network: Network, rows: TokenRows, labels: npt.NDArray[np.int32]) -> npt.NDArray[np.float64]:
+    """What each token of one row adds to the scores of labels, of shape (labels, tokens): gradient times input."""
+    network.eval()
+    tokens, mask = rows.batch(np.zeros(1, np.int64), network.encoder.padding)
+    kept: list[Tensor] = []
+
+    def keep(module: Any, inputs: Any, output: Tensor) -> Tensor:
+        kept.append(output.detach().requires_grad_())
+        return kept[-1]
+
+    hook = network.encoder.embedding().register_forward_hook(keep)
+    try:
+        with one_torch_thread(), torch.enable_grad():
+            encoded = network.encoder(tokens.to(network.device), mask.to(network.device))
+            scores = network.head.log_odds(encoded, torch.from_numpy(labels.astype(np.int64)).to(network.device))[0]
+            found = []
+            for score in scores:
+                (slope,) = torch.autograd.grad(score, kept[-1], retain_graph=True)
+                found.append((slope * kept[-1]).sum(dim=2)[0].detach().cpu().numpy())
+    finally:
+        hook.remove()
+    n = int(rows.lengths[0])
+    return np.array(found, np.float64).reshape(len(labels), -1)[:, :n]

@@ -1,0 +1,39 @@
+"""What a recipe is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from longtail.learners import Learner
+    from longtail.propensity import Propensity
+
+Build = Callable[["Propensity | str | None"], "Learner"]
+
+PW_PAPER = (
+    "Qaraei, Schultheis, Gupta and Babbar: Convex Surrogates for Unbiased Loss Functions in Extreme Classification "
+    "With Missing Labels. WWW 2021."
+)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A system by name.
+
+    Parameters
+    ----------
+    name : str
+    summary : str
+        One sentence on what it does.
+    paper : str or None
+        Where it was published.
+    build : callable
+        ``build(propensity)`` gives the unfitted learner.
+    """
+
+    name: str
+    summary: str
+    paper: str | None
+    build: Build

@@ -1,0 +1,208 @@
+"""Heads against slow, obvious references on tiny inputs."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="the networks are trained with torch")
+
+from longtail.learners.neural.modules.adaptive import AdaptiveClusters  # noqa: E402
+from longtail.learners.neural.modules.attention import LabelAttention  # noqa: E402
+from longtail.learners.neural.modules.encoder import Encoded  # noqa: E402
+from longtail.learners.neural.modules.head import Candidates, Truth, are_own, log_odds_of  # noqa: E402
+from longtail.learners.neural.modules.losses import bce, grank  # noqa: E402
+from longtail.learners.neural.modules.ranking import (  # noqa: E402
+    ClusteredRanking,
+    Clusters,
+    FlatRanking,
+    LabelVectors,
+    LabelWords,
+)
+from tests.learners.contract import assert_best  # noqa: E402
+
+N, PLACES, WIDTH, L = 4, 5, 6, 7
+OWN = [[0, 3], [6], [], [1, 2, 5]]
+ALL = np.ones(L, bool)
+
+
+@pytest.fixture
+def encoded():
+    torch.manual_seed(0)
+    mask = torch.tensor([[1] * 5, [1] * 3 + [0] * 2, [1] + [0] * 4, [1] * 4 + [0]]).bool()
+    return Encoded(torch.randn(N, PLACES, WIDTH), mask, torch.randn(N, WIDTH))
+
+
+@pytest.fixture
+def truth():
+    indptr = np.cumsum([0, *map(len, OWN)])
+    return Truth(torch.from_numpy(indptr), torch.tensor([label for own in OWN for label in own]))
+
+
+def matrix():
+    found = torch.zeros(N, L)
+    for row, own in enumerate(OWN):
+        found[row, own] = 1
+    return found
+
+
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+def label_vectors(sparse):
+    words = LabelWords(torch.tensor([0, 2, 3, 3, 5, 6, 7, 9]), torch.tensor([0, 1, 2, 0, 2, 1, 1, 0, 2]), 3)
+    return LabelVectors(L, 8, words, sparse=sparse)
+
+
+def vectors_by_hand(vectors):
+    words, own = vectors.words.detach().numpy(), vectors.own.detach().numpy()
+    indptr, listed = vectors.indptr.numpy(), vectors.listed.numpy()
+    texts = [words[listed[a:b]].mean(axis=0) if b > a else np.zeros(4) for a, b in pairwise(indptr)]
+    return np.concatenate([own, np.array(texts)], axis=1)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_a_label_is_its_own_vector_beside_the_mean_of_its_words(sparse):
+    vectors = label_vectors(sparse)
+    torch.nn.init.normal_(vectors.bias)
+    wanted = vectors_by_hand(vectors)
+    found, bias = vectors.all()
+    np.testing.assert_allclose(found.detach(), wanted, rtol=1e-6)
+    some, few = vectors.some(torch.tensor([[3, 3], [2, 6]]))
+    np.testing.assert_allclose(some.detach(), wanted[[[3, 3], [2, 6]]], rtol=1e-6)
+    np.testing.assert_allclose(few.detach(), bias.detach()[torch.tensor([[3, 3], [2, 6]])])
+
+
+def test_flat_ranking_is_an_inner_product(encoded, truth):
+    head = FlatRanking(WIDTH, label_vectors(False), 0.0, grank, None)
+    weight, bias = (part.detach().numpy() for part in (head.project.weight, head.project.bias))
+    scores = (encoded.vector.numpy() @ weight.T + bias) @ vectors_by_hand(head.vectors).T
+    wanted = grank(torch.from_numpy(scores), matrix().double(), None, None)
+    np.testing.assert_allclose(head.loss(encoded, truth, 1.0, None).detach(), wanted, rtol=1e-4)
+    with torch.no_grad():
+        assert_best(head.ranked(encoded, 5, ALL, None), [dict(enumerate(row)) for row in scores])
+        np.testing.assert_allclose(head.log_odds(encoded, torch.tensor([2, 0])), scores[:, [2, 0]], rtol=1e-4)
+
+
+@pytest.mark.parametrize("loss", [bce, grank])
+@pytest.mark.parametrize("ramp", [False, True])
+def test_retriever_and_ranker(encoded, truth, loss, ramp):
+    """Three clusters, of which two are looked into, and those of the true labels in any case."""
+    of_label = torch.tensor([0, 0, 1, 1, 1, 2, 2])
+    members = torch.tensor([[0, 1, -1], [2, 3, 4], [5, 6, -1]])
+    costs, cluster_costs = torch.rand(L) + 0.5, torch.rand(3) + 0.5
+    head = ClusteredRanking(
+        WIDTH, label_vectors(True), Clusters(of_label, members), 2, 0.0, loss, loss is bce, ramp, costs, cluster_costs
+    )
+    with torch.no_grad():
+        above = head.retrieve(encoded.vector)
+        below = head.project(encoded.vector) @ torch.from_numpy(vectors_by_hand(head.vectors)).float().T
+        found = head.loss(encoded, truth, 0.6, None)
+    for row, own in enumerate(OWN):
+        true_clusters = {int(of_label[label]) for label in own}
+        is_true = torch.tensor([[float(c in true_clusters) for c in range(3)]])
+        retrieving = loss(above[[row]], is_true, None, cluster_costs)
+        order = sorted(range(3), key=lambda c: (c not in true_clusters, -float(above[row, c])))
+        looked = order[: max(2, max(len({int(of_label[x]) for x in o}) for o in OWN))]
+        labels = [x for c in looked for x in members[c].tolist() if x >= 0]
+        is_own = torch.tensor([[float(x in own) for x in labels]])
+        ranking = loss(below[[row]][:, labels], is_own, None, costs[labels])
+        weight = 0.5 * 0.6 if ramp else 0.5
+        wanted = (1 - weight) * retrieving + weight * ranking
+        np.testing.assert_allclose(found[row], wanted[0], rtol=1e-4)
+    with torch.no_grad():
+        top = head.ranked(encoded, 6, ALL, None)
+        retrieved = head.retrieved_labels(encoded)
+    wanted = []
+    for row in range(N):
+        best = above[row].argsort(descending=True)[:2].tolist()
+        chances = {
+            int(label): (sigmoid(float(above[row, c])) if loss is bce else 1.0) * sigmoid(float(below[row, label]))
+            for c in best for label in members[c] if label >= 0
+        }  # fmt: skip
+        assert set(retrieved[row][retrieved[row] >= 0].tolist()) == set(chances)
+        wanted.append({label: float(np.log(p / (1 - p))) for label, p in chances.items()})
+    assert_best(top, wanted)
+
+
+def test_attention_sees_the_states_a_label_looks_at(encoded, truth):
+    head = LabelAttention(WIDTH, L, (4, 3), bce, None, multiplied=True, sparse=False)
+    looks = head.looks.detach().numpy()
+    scores = np.empty((N, L))
+    for row in range(N):
+        states = encoded.states[row][encoded.mask[row]].numpy()
+        for label in range(L):
+            weights = np.exp(states @ looks[label])
+            seen = (weights / weights.sum()) @ states
+            for layer in head.layers:
+                seen = np.maximum(layer.weight.detach().numpy() @ seen + layer.bias.detach().numpy(), 0)
+            scores[row, label] = (head.out.weight.detach().numpy() @ seen + head.out.bias.detach().numpy())[0]
+    with torch.no_grad():
+        np.testing.assert_allclose(head.log_odds(encoded, torch.arange(L)), scores, rtol=1e-4, atol=1e-6)
+        wanted = bce(torch.from_numpy(scores), matrix().double(), None, None)
+        np.testing.assert_allclose(head.loss(encoded, truth, 1.0, None), wanted, rtol=1e-4)
+        labels = torch.tensor([[3, 0, -1], [6, 2, 1], [0, 1, 2], [5, -1, -1]])
+        above = -torch.rand(N, 3)
+        below = LabelAttention(WIDTH, L, (4, 3), bce, None, multiplied=True, sparse=True)
+        below.load_state_dict(head.state_dict())
+        top = below.ranked(encoded, 3, ALL, Candidates(labels, above))
+        loss = below.loss(encoded, truth, 1.0, Candidates(labels, above))
+    chances = [
+        {
+            int(x): np.exp(float(a)) * sigmoid(scores[row, x])
+            for x, a in zip(labels[row], above[row], strict=True)
+            if x >= 0
+        }
+        for row in range(N)
+    ]
+    assert_best(top, [{x: float(np.log(p / (1 - p))) for x, p in row.items()} for row in chances])
+    used = [x for x in labels[3].tolist() if x >= 0]
+    np.testing.assert_allclose(loss[3], np.mean(np.log1p(np.exp(-scores[3, used]))), rtol=1e-4)
+
+
+def test_rare_labels_stand_behind_gates(encoded, truth):
+    """Labels 4, 6, 0 are the head, 1, 5 and 2, 3 two clusters behind their gates."""
+    order, ends = torch.tensor([4, 6, 0, 1, 5, 2, 3]), [3, 5, 7]
+    costs = torch.rand(L) + 0.5
+    head = AdaptiveClusters(WIDTH, order, ends, 8, 2, 0.0, costs)
+    assert [tail[0].out_features for tail in head.tails] == [4, 2]
+    with torch.no_grad():
+        hidden = head.project(encoded.vector).relu()
+        outputs = head.head(hidden).double().numpy()
+        inside = [tail(hidden).double().numpy() for tail in head.tails]
+        found = head.loss(encoded, truth, 1.0, None)
+        odds = head.log_odds(encoded, torch.arange(L))
+        top = head.ranked(encoded, L, ALL, None)
+    names, weights = [[4, 6, 0], [1, 5], [2, 3]], costs.numpy()
+    for row, own in enumerate(OWN):
+        chance = {label: sigmoid(outputs[row, at]) for at, label in enumerate(names[0])}
+        for number in (0, 1):
+            gate = sigmoid(outputs[row, 3 + number])
+            chance |= {x: gate * sigmoid(inside[number][row, at]) for at, x in enumerate(names[1 + number])}
+        terms = [-weights[x] * np.log(chance[x]) if x in own else -np.log(1 - chance[x]) for x in names[0]]
+        losses = []
+        for number in (0, 1):
+            each = [-weights[x] * np.log(chance[x]) if x in own else -np.log(1 - chance[x]) for x in names[1 + number]]
+            if set(names[1 + number]) & set(own):
+                losses.append(np.mean(each))
+            else:
+                terms.append(-np.log(1 - sigmoid(outputs[row, 3 + number])))
+        wanted = (np.mean(terms) + sum(losses)) / (1 + len(losses))
+        np.testing.assert_allclose(found[row], wanted, rtol=1e-4)
+        np.testing.assert_allclose(odds[row], [np.log(chance[x] / (1 - chance[x])) for x in range(L)], rtol=1e-4)
+    assert_best(top, [dict(enumerate(row)) for row in odds.tolist()])
+
+
+def test_membership():
+    truth = Truth(torch.tensor([0, 2, 2]), torch.tensor([4, 1]))
+    labels = torch.tensor([[1, -1, 3, 4], [1, 4, -1, 0]])
+    np.testing.assert_array_equal(are_own(labels, truth), [[1, 0, 0, 1], [0, 0, 0, 0]])
+
+
+def test_log_odds_of_a_probability():
+    chances = torch.tensor([1e-6, 0.3, 0.999])
+    np.testing.assert_allclose(log_odds_of(chances.log()), torch.logit(chances), rtol=1e-4)
+    assert torch.isfinite(log_odds_of(torch.tensor([0.0, -1e4]))).all()

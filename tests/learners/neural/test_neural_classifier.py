@@ -1,0 +1,314 @@
+"""The neural classifier: the contract with every head, and what is its own."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+pytest.importorskip("torch", reason="the networks are trained with torch")
+pytest.importorskip("tokenizers", reason="texts become tokens by the library tokenizers")
+
+from longtail import CentroidReranker, Model, RankNet, TAug, TextLearner, datasets, load, recipe, resumable
+from longtail.errors import InputError, Interrupted, ParameterError
+from longtail.learners import CNN, AdaptiveHead, AttentionHead, BiLSTM, NeuralClassifier, RankingHead
+from longtail.learners.neural import fitting, training
+from longtail.weighting import PW
+from tests.learners.contract import MatrixContract, assert_same, small_data
+
+
+def as_tokens(X):
+    """Each feature of a row as a token, as often as its value says."""
+    X = sp.csr_array(X)
+    rows = [
+        np.repeat(X.indices[a:b], X.data[a:b].astype(int)) for a, b in zip(X.indptr[:-1], X.indptr[1:], strict=True)
+    ]
+    wide = max(40, *(len(row) for row in rows))
+    found = np.zeros((X.shape[0], wide), np.float32)
+    for number, row in enumerate(rows):
+        found[number, : len(row)] = row + 1
+    return sp.csr_array(found)
+
+
+def small(**params):
+    defaults = {
+        "encoder": CNN(filters=8, sizes=(1, 2), parts=1, hidden=32, dropout=0.1),
+        "head": RankingHead(dimensions=16, dropout=0.1),
+        "passes": 6, "rate": 0.01, "head_rate": 0.01, "batch": 16, "at_once": 8, "held_out": 0.25,
+    }  # fmt: skip
+    return NeuralClassifier(**{**defaults, **params})
+
+
+class NeuralContract(MatrixContract):
+    def rows(self, X):
+        return as_tokens(X)
+
+
+class TestContract(NeuralContract):
+    other_params = {"loss": "grank", "warm_up": 0.2}  # noqa: RUF012
+
+    def make(self, **params):
+        return small(**params)
+
+
+class TestContractOfClusters(NeuralContract):
+    other_params = {"weight_decay": 0.2}  # noqa: RUF012
+    exact = False
+
+    def make(self, **params):
+        head = RankingHead(dimensions=16, dropout=0.1, cluster_size=3, retrieved=3)
+        return small(**{"head": head, "loss": "grank", **params})
+
+
+class TestContractOfAttention(NeuralContract):
+    other_params = {"average_from": 0.0}  # noqa: RUF012
+    exact = False
+
+    def make(self, **params):
+        head = AttentionHead(hidden=(8,), flat_below=6, cluster_size=3, candidates=3)
+        return small(**{"encoder": BiLSTM(dimensions=8, hidden=6), "head": head, "passes": 3, **params})
+
+
+class TestContractOfGates(NeuralContract):
+    other_params = {"clip": 0.5}  # noqa: RUF012
+
+    def make(self, **params):
+        return small(**{"head": AdaptiveHead(clusters=3, hidden=16, dropout=0.1), **params})
+
+
+PASSES = {"cnn": 60, "bilstm": 200}
+ENCODERS = {
+    "cnn": CNN(filters=32, hidden=64, dropout=0),
+    "bilstm": BiLSTM(hidden=24, dropout=0, state_dropout=0),
+}
+HEADS = {
+    "flat": RankingHead(dimensions=64, dropout=0.0),
+    "clusters": RankingHead(dimensions=64, dropout=0.0, cluster_size=8, retrieved=4),
+    "attention": AttentionHead(hidden=(32,)),
+    "tree": AttentionHead(hidden=(32,), flat_below=10, cluster_size=4, candidates=6),
+    "gates": AdaptiveHead(clusters=2, hidden=64, dropout=0.0),
+}
+
+
+@pytest.fixture(scope="module")
+def tiny_texts():
+    """The first texts of the bundled data with their labels, those without a row left out."""
+    data = datasets.load("debian-tags:train")
+    Y = data.Y[:10]
+    return data.texts[:10], Y[:, np.flatnonzero(np.bincount(Y.indices, minlength=Y.shape[1]))]
+
+
+@pytest.mark.parametrize("head", list(HEADS))
+@pytest.mark.parametrize("encoder", list(ENCODERS))
+def test_every_learner_learns_a_tiny_batch_by_heart(head, encoder, tiny_texts):
+    texts, Y = tiny_texts
+    for loss in ("bce", "grank") if head != "gates" else ("bce",):
+        learner = NeuralClassifier(
+            encoder=ENCODERS[encoder],
+            head=HEADS[head],
+            loss=loss,
+            passes=PASSES[encoder],
+            rate=0.005,
+            head_rate=0.01,
+            batch=5,
+        )
+        fitted = TextLearner(learner=learner).set_params(features__max_length=24).fit(texts, Y)
+        assert fitted.score(texts, Y) == 1.0, loss
+
+
+def test_threads_change_nothing():
+    X, Y = small_data(n_rows=120)
+    X = as_tokens(X)
+    one, two = (small(threads=threads, passes=2).fit(X, Y) for threads in (1, 3))
+    for mine, other in zip(one.tensors_, two.tensors_, strict=True):
+        assert all(np.array_equal(mine[name], other[name]) for name in mine)
+    assert_same(one.predict_topk(X, 5), two.predict_topk(X, 5))
+
+
+@pytest.mark.parametrize("params", [{}, {"average_from": 0.3, "checks": 2}, {"head": HEADS["tree"], "passes": 3}])
+def test_training_goes_on_after_a_kill(tmp_path, monkeypatch, params):
+    X, Y = small_data(n_rows=120)
+    X = as_tokens(X)
+    whole = small(**params).fit(X, Y)
+    step = training.Trainer._gradients
+    for stop_at in (5, 9):
+        count = [0]
+
+        def breaks(self, rows, number, stop_at=stop_at, count=count):
+            count[0] += 1
+            if count[0] == stop_at:
+                raise RuntimeError("killed")
+            return step(self, rows, number)
+
+        monkeypatch.setattr(training.Trainer, "_gradients", breaks)
+        monkeypatch.setattr(fitting, "_SAVED_EVERY", 0)
+        with pytest.raises(RuntimeError, match="killed"), resumable(tmp_path / "unfinished"):
+            small(**params).fit(X, Y)
+        monkeypatch.setattr(training.Trainer, "_gradients", step)
+    done = [0]
+
+    def counts(self, rows, number):
+        done[0] += 1
+        return step(self, rows, number)
+
+    monkeypatch.setattr(training.Trainer, "_gradients", counts)
+    with resumable(tmp_path / "unfinished"):
+        again = small(**params).fit(X, Y)
+    assert_same(again.predict_topk(X, 5), whole.predict_topk(X, 5))
+    for mine, other in zip(again.tensors_, whole.tensors_, strict=True):
+        assert all(np.array_equal(mine[name], other[name]) for name in mine)
+    assert again.history_["loss"] == whole.history_["loss"]
+    assert done[0] < 6 * len(whole.history_["loss"]) * 2
+
+
+def test_other_parameters_are_not_resumed(tmp_path, monkeypatch):
+    X, Y = small_data(n_rows=60)
+    X = as_tokens(X)
+    step = training.Trainer._gradients
+
+    def breaks(self, rows, number):
+        if number == 9:
+            raise RuntimeError("killed")
+        return step(self, rows, number)
+
+    monkeypatch.setattr(training.Trainer, "_gradients", breaks)
+    with pytest.raises(RuntimeError, match="killed"), resumable(tmp_path / "unfinished"):
+        small().fit(X, Y)
+    monkeypatch.setattr(training.Trainer, "_gradients", step)
+    with pytest.raises(InputError), resumable(tmp_path / "unfinished"):
+        small(weight_decay=0.5).fit(X, Y)
+
+
+def test_ctrl_c_is_one_sentence(monkeypatch):
+    X, Y = small_data(n_rows=60)
+
+    def stops(self, rows, number):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(training.Trainer, "_gradients", stops)
+    with pytest.raises(Interrupted, match="Stopped while training: 0 of"):
+        small().fit(as_tokens(X), Y)
+
+
+def test_early_stopping_takes_the_best_check():
+    X, Y = small_data(n_rows=120)
+    learner = small(passes=40, patience=2, rate=0.05, head_rate=0.05).fit(as_tokens(X), Y)
+    held_out = learner.history_["held_out"]
+    assert len(held_out) < 40
+    assert int(np.argmax(held_out)) == len(held_out) - 1 - 2
+
+
+def test_weights_are_averaged():
+    X, Y = small_data(n_rows=80)
+    X = as_tokens(X)
+    params = {"held_out": 0.0, "passes": 3}
+    runs = [small(**params, average_from=share).fit(X, Y) for share in (1.0, 0.0)]
+    steps = []
+    for passes in (1, 2):  # the same steps as in the run of three passes, up to there
+        stopped = small(**params)
+        steps.append(_weights_after(stopped, X, Y, passes))
+    steps.append(runs[0].tensors_[0]["head.project.weight"])
+    np.testing.assert_allclose(runs[1].tensors_[0]["head.project.weight"], np.mean(steps, axis=0), rtol=1e-4, atol=1e-6)
+
+
+def _weights_after(learner, X, Y, passes):
+    found = {}
+    check = fitting._check
+
+    def keep(state, trainer, measure, plan):
+        check(state, trainer, measure, plan)
+        if len(state.history) == passes:
+            found["weight"] = trainer.network.head.project.weight.detach().numpy().copy()
+
+    fitting._check = keep
+    try:
+        learner.fit(X, Y)
+    finally:
+        fitting._check = check
+    return found["weight"]
+
+
+def test_retrieval_is_measured():
+    X, Y = small_data(n_rows=120)
+    head = RankingHead(dimensions=16, cluster_size=4, retrieved=1)
+    few = small(head=head).fit(as_tokens(X), Y).recall_
+    most = small(head=RankingHead(dimensions=16, cluster_size=4, retrieved=99)).fit(as_tokens(X), Y).recall_
+    assert 0 < few < 1
+    assert most == 1.0
+
+
+def test_costs_change_what_is_learned():
+    X, Y = small_data(n_rows=120)
+    X = as_tokens(X)
+    for head in (RankingHead(dimensions=16), HEADS["tree"], AdaptiveHead(hidden=16), HEADS["clusters"]):
+        plain, weighted = (small(head=head, passes=2, weighting=weighting).fit(X, Y) for weighting in (None, PW()))
+        assert not np.array_equal(plain.predict_topk(X, 3).scores, weighted.predict_topk(X, 3).scores)
+    assert small(weighting="none", passes=2).fit(X, Y).score(X, Y) == small(passes=2).fit(X, Y).score(X, Y)
+
+
+def test_wrappers_work_on_top():
+    data = datasets.load("debian-tags:train")
+    texts, Y = data.texts[:300], data.Y[:300]
+    inner = small(passes=2)
+    for around in (
+        RankNet(learner=inner, folds=2, width=2, passes=2),
+        CentroidReranker(learner=inner),
+        TAug(learner=inner, copies=1),
+    ):
+        learner = TextLearner(learner=around).set_params(features__max_length=32)
+        assert learner.fit(texts, Y).predict_topk(texts[:5], 3).labels.shape == (5, 3)
+        assert learner.features_.tokenizer == "words"
+
+
+def test_models_are_kept_whole(tmp_path):
+    data = datasets.load("debian-tags:train")
+    texts, Y = data.texts[:200], data.Y[:200]
+    head = AttentionHead(hidden=(8,), flat_below=100, cluster_size=16, candidates=4)
+    learner = TextLearner(learner=small(head=head, passes=2)).set_params(features__max_length=32).fit(texts, Y)
+    Model(learner, label_names=data.label_names).save(tmp_path / "model")
+    again = load(tmp_path / "model")
+    assert_same(again.predict_topk(texts[:20], 5), learner.predict_topk(texts[:20], 5))
+    why = again.explain(texts[0], k=1)[0]
+    assert {name for name, _ in why.parts} <= set(learner.features_.names_of(learner.features_.transform(texts[:1])))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"passes": 0}, {"batch": 1.5}, {"rate": 0}, {"head_rate": -1}, {"clip": 0}, {"warm_up": 1}, {"held_out": 1},
+        {"average_from": 2}, {"loss": "hinge"}, {"precision": "float64"}, {"device": "tpu?"}, {"device": "cuda:7"},
+        {"encoder": "bert"}, {"head": 3}, {"label_texts": "names"}, {"weighting": "heavy"}, {"seed": -1},
+        {"encoder": CNN(sizes=())}, {"encoder": CNN(dropout=1)}, {"encoder": BiLSTM(hidden=0)},
+        {"head": RankingHead(dimensions=1)}, {"head": RankingHead(cluster_size=0)}, {"head": AttentionHead(hidden=3)},
+        {"head": AdaptiveHead(clusters=0)}, {"head": AdaptiveHead(), "loss": "grank"}, {"memory_limit": "few"},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_wrong_parameters_are_refused(wrong):
+    X, Y = small_data(n_rows=40)
+    with pytest.raises(ParameterError):
+        small(**wrong).fit(as_tokens(X), Y)
+
+
+def test_rows_that_hold_no_tokens_are_refused():
+    with pytest.raises(InputError, match="no tokens"):
+        small().fit([[0.5, 1.0]], [[1]])
+    with pytest.raises(InputError, match="texts"):
+        small(label_texts=["one"]).fit([[1, 2]], [[1, 0]])
+
+
+def test_too_little_memory_is_refused():
+    X, Y = small_data(n_rows=40)
+    with pytest.raises(ParameterError, match="memory_limit"):
+        small(memory_limit="1MB").fit(as_tokens(X), Y)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["xgrank", "pw-xgrank", "pw-cb-xgrank", "xgrank-bce", "lightxml", "attentionxml", "pw-attentionxml",
+     "pw-cb-attentionxml", "aplc-xlnet", "pw-aplc-xlnet", "pw-cb-aplc-xlnet", "xml-cnn"],
+)  # fmt: skip
+def test_recipes_are_networks(name):
+    learner = recipe(name, passes=1)
+    assert isinstance(learner, NeuralClassifier)
+    assert (learner.weighting is not None) == name.startswith("pw-")
