@@ -57,8 +57,10 @@ def parents_first(Y: sp.csr_array) -> Callable[[TopK], TopK]:
 
 def shared_parameters(head: Any, above: Any) -> list[tuple[Any, Any]]:
     """Parameters of two heads that have the same name and shape, labels' own aside."""
+    from torch import nn
+
     others = dict(above.named_parameters())
-    tables = {id(table) for table in head.tables()} | {id(getattr(head, "looks", None))}
+    tables = {id(part.weight) for part in head.modules() if isinstance(part, nn.Embedding)}
     return [
         (own, others[name])
         for name, own in head.named_parameters()

@@ -221,7 +221,7 @@ class NeuralClassifier(NeuralRanker):
 
     def _train(self, X: sp.csr_array, Y: sp.csr_array, augmentation: Augmentation | None) -> None:
         from longtail.engine.torch_threads import one_torch_thread
-        from longtail.learners.neural.parallel import chosen_device, joined
+        from longtail.learners.neural.parallel import chosen_device, join
 
         self._check_label_texts(Y.shape[1])
         chosen, held_out = split_rows(Y, self.label_counts_, float(self.held_out), int(self.seed))
@@ -231,7 +231,8 @@ class NeuralClassifier(NeuralRanker):
         held_out = held_out[:_JUDGED_ROWS]
         rows, others = TokenRows(trained), TokenRows(X[held_out])
         device = chosen_device(self.device)
-        with joined(device) as place, one_torch_thread():
+        place = join(device)
+        with one_torch_thread():
             stack = self._train_levels(rows, labels, others, Y[held_out], place, (X.shape[1], augmentation))
             with show_progress(False):
                 judged = (others, Y[held_out]) if len(held_out) else (rows, labels)

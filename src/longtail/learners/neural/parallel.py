@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -29,25 +28,24 @@ class Place:
         return float(total[0]) / self.size
 
 
-@contextmanager
-def joined(device: torch.device) -> Iterator[Place]:
+def join(device: torch.device) -> Place:
     """Join the processes that the environment speaks of, as torchrun sets it; alone without it.
 
-    A group that is there already is used and left as it is.
+    They stay together for all that is trained, until the end of the program.
     """
     if distributed.is_available() and distributed.is_initialized():
-        yield Place(distributed.get_rank(), distributed.get_world_size())
-        return
-    size = int(os.environ.get("WORLD_SIZE", "1"))
-    if size == 1:
-        yield Place()
-        return
+        return Place(distributed.get_rank(), distributed.get_world_size())
+    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+        return Place()
     if not distributed.is_available():
         raise InputError("This torch can't train in several processes: install one with torch.distributed.")
     distributed.init_process_group("nccl" if device.type == "cuda" else "gloo")
-    try:
-        yield Place(distributed.get_rank(), distributed.get_world_size())
-    finally:
+    atexit.register(_leave)
+    return Place(distributed.get_rank(), distributed.get_world_size())
+
+
+def _leave() -> None:
+    if distributed.is_initialized():
         distributed.destroy_process_group()
 
 

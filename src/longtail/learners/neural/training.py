@@ -91,7 +91,7 @@ class Trainer:
         self.steps = self.steps_a_pass * settings.passes
         self.optimiser = Optimiser(network, settings.rates, self.steps)
         self._crew, self._threads = Crew(threads), threads
-        self._wrapped = DistributedDataParallel(network) if place.size > 1 else None
+        self._wrapped = self._shared() if place.size > 1 else None
 
     def run(self, first: int) -> Iterator[Progress]:
         """Take the steps from number `first` on; what is drawn in one depends on the seed and its number alone."""
@@ -104,6 +104,10 @@ class Trainer:
                     loss, gradients = self._gradients(rows, step)
                     norm = self.optimiser.take(gradients, step)
                     yield Progress(loss, norm, len(rows), time.perf_counter() - start)
+
+    def _shared(self) -> DistributedDataParallel:
+        """The network as all processes share it; a cluster without a true label in a step has no gradient."""
+        return DistributedDataParallel(self.network, find_unused_parameters=True)
 
     def close(self) -> None:
         """Let the threads go."""

@@ -7,9 +7,8 @@ from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from torch import Tensor, nn
-from torch.nn.functional import embedding, logsigmoid
+from torch.nn.functional import logsigmoid
 
 from longtail.engine.topk import TopK
 from longtail.learners.neural.modules.encoder import Encoded
@@ -19,6 +18,7 @@ from longtail.learners.neural.modules.head import (
     Truth,
     are_own,
     log_odds_of,
+    table,
     top_of,
     top_of_some,
 )
@@ -58,8 +58,7 @@ class LabelAttention(HeadModule):
     ) -> None:
         super().__init__()
         self.n_labels, self.sparse, self.measure, self.multiplied = n_labels, sparse, loss, multiplied
-        self.looks = nn.Parameter(torch.empty(n_labels, width))
-        nn.init.xavier_uniform_(self.looks)
+        self.looks = table(n_labels, width, (2 / (n_labels + width)) ** 0.5, sparse)
         widths = [width, *hidden]
         layers = [nn.Linear(below, above) for below, above in pairwise(widths)]
         self.layers = nn.ModuleList(layers)
@@ -71,7 +70,7 @@ class LabelAttention(HeadModule):
     def loss(self, encoded: Encoded, truth: Truth, share: float, candidates: Candidates | None) -> Tensor:
         """Loss over all labels, or over the candidates of each row."""
         if candidates is None:
-            scores = self._scores(encoded, self.looks)
+            scores = self._scores(encoded, self.looks.weight)
             return self.measure(scores, dense_truth(*truth, self.n_labels), None, self.costs)
         labels = candidates.labels
         costs = None if self.costs is None else self.costs[labels.clamp(min=0)]
@@ -80,7 +79,7 @@ class LabelAttention(HeadModule):
     def ranked(self, encoded: Encoded, k: int, allowed: npt.NDArray[np.bool_], candidates: Candidates | None) -> TopK:
         """Rank all labels, or the candidates."""
         if candidates is None:
-            return top_of(self._scores(encoded, self.looks), k, allowed)
+            return top_of(self._scores(encoded, self.looks.weight), k, allowed)
         scores = self._some(encoded, candidates.labels)
         if self.multiplied:
             scores = log_odds_of(logsigmoid(scores) + candidates.scores)
@@ -88,10 +87,10 @@ class LabelAttention(HeadModule):
 
     def log_odds(self, encoded: Encoded, labels: Tensor) -> Tensor:
         """Scores of chosen labels, without those of a level above."""
-        return self._scores(encoded, self.looks[labels])
+        return self._scores(encoded, self.looks.weight[labels])
 
     def _some(self, encoded: Encoded, labels: Tensor) -> Tensor:
-        return self._scores(encoded, embedding(labels.clamp(min=0), self.looks, sparse=self.sparse))
+        return self._scores(encoded, self.looks(labels.clamp(min=0)))
 
     def _scores(self, encoded: Encoded, looks: Tensor) -> Tensor:
         """Scores of labels whose vectors are given, the same for all rows or for each row its own."""
@@ -103,6 +102,6 @@ class LabelAttention(HeadModule):
         found: Tensor = self.out(seen)[..., 0]
         return found
 
-    def tables(self) -> list[nn.Parameter]:
+    def tables(self) -> list[Tensor]:
         """The labels' vectors, where few are looked at."""
-        return [self.looks] if self.sparse else []
+        return [self.looks.weight] if self.sparse else []

@@ -52,9 +52,16 @@ class HeadModule(nn.Module):
         """Scores of chosen labels, of shape (rows, labels), as `ranked` gives them."""
         raise NotImplementedError
 
-    def tables(self) -> list[nn.Parameter]:
+    def tables(self) -> list[Tensor]:
         """Parameters of which a step changes only some rows: their gradients are sparse."""
         return []
+
+
+def table(rows: int, width: int, spread: float, sparse: bool) -> nn.Embedding:
+    """A row for each label, drawn at random; where few are used in a step, their gradients are sparse."""
+    made = nn.Embedding(rows, width, sparse=sparse)
+    nn.init.normal_(made.weight, std=spread)
+    return made
 
 
 def top_of(scores: Tensor, k: int, allowed: npt.NDArray[np.bool_]) -> TopK:

@@ -28,7 +28,7 @@ class Network(nn.Module):
         """Sum of the losses of some rows."""
         return self.head.loss(self.encoder(tokens, mask), truth, share, candidates).sum()
 
-    def groups(self) -> tuple[list[list[nn.Parameter]], list[nn.Parameter], list[nn.Parameter]]:
+    def groups(self) -> tuple[list[list[nn.Parameter]], list[nn.Parameter], list[Tensor]]:
         """Parameters that are trained: the encoder's layers, the head's, and the head's with sparse gradients."""
         layers = [[part for part in layer if part.requires_grad] for layer in self.encoder.layers()]
         tables = self.head.tables()

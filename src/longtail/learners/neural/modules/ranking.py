@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import embedding, embedding_bag, logsigmoid
+from torch.nn.functional import embedding_bag, logsigmoid
 
 from longtail.engine.topk import TopK
 from longtail.learners.neural.modules.encoder import Dropout, Encoded
@@ -18,6 +18,7 @@ from longtail.learners.neural.modules.head import (
     Truth,
     are_own,
     log_odds_of,
+    table,
     top_of,
     top_of_some,
 )
@@ -49,26 +50,26 @@ class LabelVectors(nn.Module):
         super().__init__()
         self.sparse, self.dimensions = sparse, dimensions
         own = dimensions if words is None else dimensions - dimensions // 2
-        self.own = nn.Parameter(torch.randn(n_labels, own) / dimensions**0.5)
-        self.bias = nn.Parameter(torch.zeros(n_labels, 1))
-        self.words: nn.Parameter | None = None
+        self.own = table(n_labels, own, dimensions**-0.5, sparse)
+        self.bias = table(n_labels, 1, 0.0, sparse)
+        self.words: nn.Embedding | None = None
         if words is not None:
             self.register_buffer("indptr", words.indptr)
             self.register_buffer("listed", words.words)
-            self.words = nn.Parameter(torch.randn(words.n_words, dimensions // 2) / dimensions**0.5)
+            self.words = table(words.n_words, dimensions // 2, dimensions**-0.5, sparse)
 
     def all(self) -> tuple[Tensor, Tensor]:
         """Vectors and biases of all labels."""
         if self.words is None:
-            return self.own, self.bias[:, 0]
+            return self.own.weight, self.bias.weight[:, 0]
         indptr, listed = self.get_buffer("indptr"), self.get_buffer("listed")
-        texts = embedding_bag(listed, self.words, indptr[:-1], mode="mean")
-        return torch.cat([self.own, texts], dim=1), self.bias[:, 0]
+        texts = embedding_bag(listed, self.words.weight, indptr[:-1], mode="mean")
+        return torch.cat([self.own.weight, texts], dim=1), self.bias.weight[:, 0]
 
     def some(self, labels: Tensor) -> tuple[Tensor, Tensor]:
         """Vectors and biases of labels, of whatever shape."""
-        own = embedding(labels, self.own, sparse=self.sparse)
-        bias = embedding(labels, self.bias, sparse=self.sparse)[..., 0]
+        own: Tensor = self.own(labels)
+        bias = self.bias(labels)[..., 0]
         if self.words is None:
             return own, bias
         different, places = torch.unique(labels.reshape(-1), return_inverse=True)
@@ -77,14 +78,14 @@ class LabelVectors(nn.Module):
         begins = counts.cumsum(0) - counts
         within = torch.arange(int(counts.sum()), device=labels.device) - begins.repeat_interleave(counts)
         words = listed[indptr[different].repeat_interleave(counts) + within]
-        texts = embedding_bag(words, self.words, begins, mode="mean", sparse=self.sparse)
+        texts = embedding_bag(words, self.words.weight, begins, mode="mean", sparse=self.sparse)
         return torch.cat([own, texts[places].reshape(*labels.shape, texts.shape[1])], dim=-1), bias
 
-    def tables(self) -> list[nn.Parameter]:
+    def tables(self) -> list[Tensor]:
         """Parameters with sparse gradients."""
         if not self.sparse:
             return []
-        return [self.own, self.bias, *([] if self.words is None else [self.words])]
+        return [part.weight for part in (self.own, self.bias, self.words) if part is not None]
 
 
 class FlatRanking(HeadModule):
@@ -110,7 +111,7 @@ class FlatRanking(HeadModule):
         super().__init__()
         self.vectors, self.measure, self.dropout = vectors, loss, Dropout(dropout)
         self.project = nn.Linear(vector_width, vectors.dimensions)
-        self.n_labels = len(vectors.own)
+        self.n_labels = vectors.own.num_embeddings
         self.register_buffer("costs", costs, persistent=False)
 
     def loss(self, encoded: Encoded, truth: Truth, share: float, candidates: Candidates | None) -> Tensor:
@@ -181,7 +182,7 @@ class ClusteredRanking(HeadModule):
         super().__init__()
         self.vectors, self.measure, self.multiplied, self.ramp = vectors, loss, multiplied, ramp
         self.dropout = Dropout(dropout)
-        self.n_labels, self.retrieved = len(vectors.own), min(retrieved, len(clusters.labels))
+        self.n_labels, self.retrieved = vectors.own.num_embeddings, min(retrieved, len(clusters.labels))
         self.retrieve = nn.Linear(vector_width, len(clusters.labels))
         self.project = nn.Linear(vector_width, vectors.dimensions)
         self.register_buffer("of_label", clusters.of_label)
@@ -195,9 +196,10 @@ class ClusteredRanking(HeadModule):
         scores = self.retrieve(vector)
         own = dense_truth(truth.indptr, self.of_label[truth.labels], len(self.members))
         retrieving = self.measure(scores, own, None, self.cluster_costs)
-        most = max(self.retrieved, int(own.sum(dim=1).max()))
-        chosen = (scores.detach() + own * 1e4).topk(most, dim=1).indices
-        labels = self.members[chosen].flatten(1)
+        wanted = own.sum(dim=1).clamp(min=self.retrieved)
+        chosen = (scores.detach() + own * 1e4).topk(int(wanted.max()), dim=1).indices
+        is_looked_into = torch.arange(chosen.shape[1], device=own.device) < wanted[:, None]
+        labels = torch.where(is_looked_into[:, :, None], self.members[chosen], -1).flatten(1)
         is_own = are_own(labels, truth)
         costs = None if self.costs is None else self.costs[labels.clamp(min=0)]
         ranking = self.measure(self._label_scores(vector, labels), is_own, labels >= 0, costs)
@@ -229,6 +231,6 @@ class ClusteredRanking(HeadModule):
         vectors, bias = self.vectors.some(labels.clamp(min=0))
         return torch.einsum("nd,nmd->nm", self.project(vector), vectors) + bias
 
-    def tables(self) -> list[nn.Parameter]:
+    def tables(self) -> list[Tensor]:
         """Vectors of the labels."""
         return self.vectors.tables()

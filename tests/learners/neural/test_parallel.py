@@ -1,0 +1,81 @@
+"""Two processes train as one does with the same rows a step."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch", reason="the networks are trained with torch")
+pytest.importorskip("tokenizers", reason="texts become tokens by the library tokenizers")
+
+SCRIPT = """
+import json, sys
+import numpy as np
+from longtail.learners import CNN, AdaptiveHead, NeuralClassifier, RankingHead
+from tests.learners.neural.test_neural_classifier import as_tokens
+from tests.learners.contract import small_data
+
+X, Y = small_data(n_rows=120)
+heads = {
+    "flat": RankingHead(dimensions=16, dropout=0.0),
+    "clusters": RankingHead(dimensions=16, dropout=0.0, cluster_size=4, retrieved=2),
+    "gates": AdaptiveHead(clusters=3, hidden=16, dropout=0.0),
+}
+found = {}
+for name, head in heads.items():
+    encoder = CNN(filters=8, sizes=(1, 2), parts=1, hidden=32, dropout=0.0)
+    learner = NeuralClassifier(
+        encoder=encoder, head=head, passes=3, rate=0.01, head_rate=0.01, batch=16, at_once=8, held_out=0.25, threads=1
+    )
+    learner.fit(as_tokens(X), Y)
+    found[name] = {
+        "loss": learner.history_["loss"],
+        "held_out": learner.history_["held_out"],
+        "weights": [float(np.abs(array).sum()) for array in learner.tensors_[0].values()],
+    }
+print("FOUND", json.dumps(found))
+"""
+
+
+def free_port():
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        return listening.getsockname()[1]
+
+
+def started(**more):
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", **more}
+    return subprocess.Popen(
+        [sys.executable, "-c", SCRIPT], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    )
+
+
+def results(process):
+    output, errors = process.communicate(timeout=120)
+    assert process.returncode == 0, errors[-3000:]
+    return json.loads(next(line for line in output.splitlines() if line.startswith("FOUND")).removeprefix("FOUND"))
+
+
+def test_two_processes_have_the_loss_curve_of_one():
+    port = str(free_port())
+    together = [
+        started(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE="2", MASTER_ADDR="127.0.0.1", MASTER_PORT=port)
+        for rank in range(2)
+    ]
+    try:
+        alone = results(started())
+        both = [results(process) for process in together]
+    finally:
+        for process in together:
+            process.kill()
+    for name, wanted in alone.items():
+        for found in both:
+            np.testing.assert_allclose(found[name]["loss"], wanted["loss"], rtol=2e-4, err_msg=name)
+            np.testing.assert_allclose(found[name]["weights"], wanted["weights"], rtol=2e-3, err_msg=name)
+        assert both[0][name] == both[1][name], name
