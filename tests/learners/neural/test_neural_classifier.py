@@ -66,7 +66,7 @@ class TestContractOfAttention(NeuralContract):
 
     def make(self, **params):
         head = AttentionHead(hidden=(8,), flat_below=6, cluster_size=3, candidates=3)
-        return small(**{"encoder": BiLSTM(dimensions=8, hidden=6), "head": head, "passes": 3, **params})
+        return small(**{"head": head, "passes": 3, **params})
 
 
 class TestContractOfGates(NeuralContract):

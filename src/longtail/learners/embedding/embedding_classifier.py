@@ -161,7 +161,7 @@ class EmbeddingClassifier(EmbeddingRanker):
         sampling: Sampling = "even",
         adjacency: Adjacency = "arithmetic",
         weighting: Weighting | str | None = None,
-        keep: float = 0.8,
+        keep: float = 0.7,
         batch: int = 512,
         passes: int = 5,
         optimiser: Optimiser = "adam",

@@ -132,20 +132,45 @@ class _OfWords(Encoder):
     def _width(self) -> int:
         return int(self.dimensions) if self.vectors is None else int(read_vectors(self.vectors).shape[1])
 
-    def _begin(self, table: WordTable) -> None:
-        """Fill in the vectors of the words that the file has; others are drawn at random, as far apart as those."""
+    def _first_table(self, rows: TokenRows) -> WordTable:
+        """Vectors of the words that the file has; others are drawn at random, as far apart as those."""
         import torch
 
+        from longtail.learners.neural.modules.words import WordTable
+
+        known = rows.known()
+        places = np.full(int(known[-1]) + 1 if len(known) else 1, -1, np.int64)
+        places[known] = np.arange(len(known))
+        table = WordTable(torch.from_numpy(places), len(known), self._width(), bool(self.train_vectors))
         weights = table.table.weight
         with torch.no_grad():
             weights.normal_(std=0.1)
-            if self.vectors is None:
-                return
-            given = read_vectors(self.vectors)
-            weights.mul_(float(given.std()) / 0.1)
-            places = table.known.numpy() - FIRST_WORD
-            inside = np.flatnonzero((places >= 0) & (places < len(given)))
-            weights[torch.from_numpy(inside)] = torch.from_numpy(given[places[inside]])
+            if self.vectors is not None:
+                given = read_vectors(self.vectors)
+                weights.mul_(float(given.std()) / 0.1)
+                inside = np.flatnonzero((known >= FIRST_WORD) & (known < FIRST_WORD + len(given)))
+                weights[torch.from_numpy(inside)] = torch.from_numpy(given[known[inside] - FIRST_WORD])
+        return table
+
+    def _table_like(self, config: str) -> WordTable:
+        import torch
+
+        from longtail.learners.neural.modules.words import WordTable
+
+        shape = json.loads(config)
+        places = torch.zeros(int(shape["ids"]), dtype=torch.int64)
+        return WordTable(places, int(shape["words"]), int(shape["dimensions"]), bool(self.train_vectors))
+
+    def build(self, rows: TokenRows, longest: int) -> EncoderModule:
+        """Make it, with a vector for each word of the rows."""
+        return self._made(self._first_table(rows))
+
+    def rebuild(self, config: str) -> EncoderModule:
+        """Make the shape again."""
+        return self._made(self._table_like(config))
+
+    @abstractmethod
+    def _made(self, words: WordTable) -> EncoderModule: ...
 
     def _check_vectors(self) -> None:
         self._check_whole(dimensions=1)
@@ -195,29 +220,15 @@ class BiLSTM(_OfWords):
         self.state_dropout = state_dropout
         self.train_vectors = train_vectors
 
-    def build(self, rows: TokenRows, longest: int) -> EncoderModule:
-        """Make it, with a vector for each word of the rows."""
-        import torch
-
-        made = self._made(torch.from_numpy(rows.known()), self._width())
-        self._begin(made.words)  # type: ignore[arg-type]
-        return made
-
-    def rebuild(self, config: str) -> EncoderModule:
-        """Make the shape again."""
-        return self._made(*_described(config))
-
-    def _made(self, known: object, width: int) -> EncoderModule:
+    def _made(self, words: WordTable) -> EncoderModule:
         from longtail.learners.neural.modules.words import BiLSTMEncoder
 
         return BiLSTMEncoder(
-            known,  # type: ignore[arg-type]
-            width,
+            words,
             int(self.hidden),
             int(self.depth),
             float(self.dropout),
             float(self.state_dropout),
-            bool(self.train_vectors),
         )
 
     def _check_parameters(self) -> None:
@@ -266,30 +277,16 @@ class CNN(_OfWords):
         self.dropout = dropout
         self.train_vectors = train_vectors
 
-    def build(self, rows: TokenRows, longest: int) -> EncoderModule:
-        """Make it, with a vector for each word of the rows."""
-        import torch
-
-        made = self._made(torch.from_numpy(rows.known()), self._width())
-        self._begin(made.words)  # type: ignore[arg-type]
-        return made
-
-    def rebuild(self, config: str) -> EncoderModule:
-        """Make the shape again."""
-        return self._made(*_described(config))
-
-    def _made(self, known: object, width: int) -> EncoderModule:
+    def _made(self, words: WordTable) -> EncoderModule:
         from longtail.learners.neural.modules.words import CNNEncoder
 
         return CNNEncoder(
-            known,  # type: ignore[arg-type]
-            width,
+            words,
             int(self.filters),
             [int(size) for size in self.sizes],
             int(self.parts),
             int(self.hidden),
             float(self.dropout),
-            bool(self.train_vectors),
         )
 
     def _check_parameters(self) -> None:
@@ -302,10 +299,3 @@ class CNN(_OfWords):
             sizes = []
         if not sizes or any(isinstance(s, bool) or not isinstance(s, int | np.integer) or s < 1 for s in sizes):
             raise ParameterError("sizes", self.sizes, "must be a sequence of numbers of words, such as [2, 4, 8]")
-
-
-def _described(config: str) -> tuple[object, int]:
-    import torch
-
-    shape = json.loads(config)
-    return torch.zeros(int(shape["words"]), dtype=torch.int64), int(shape["dimensions"])

@@ -275,7 +275,7 @@ class NeuralClassifier(NeuralRanker):
                 with show_progress(False):
                     proposed_others = propose(network, below, others, proposals, proposed_others, self.threads)
                     proposed = propose(network, below, rows, proposals, proposed, self.threads, own)
-        self.tensors_ = [_tensors(network) for network in networks]
+        self.tensors_, self.precision_ = [_tensors(network) for network in networks], "float32"
         return Stack(networks, children, head.proposals())
 
     def _begin(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+import copy
+from os import PathLike
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -18,6 +20,7 @@ from longtail.learners.explanation import Explanation
 from longtail.learners.neural.batches import TokenRows
 from longtail.learners.neural.encoders import Encoder
 from longtail.learners.neural.heads import Arrays, Head, Level
+from longtail.learners.neural.quantising import from_int8, to_int8, with_int8_products
 
 if TYPE_CHECKING:
     from longtail.corpus.token_rows import Tokens
@@ -36,6 +39,7 @@ class NeuralRanker(Learner):
 
     _stored: ClassVar[tuple[str, ...]] = (
         "configs_", "levels_", "level_sizes_", "tensors_", "slope_", "offset_", "history_", "recall_",
+        "precision_",
     )  # fmt: skip
 
     configs_: list[str]
@@ -46,6 +50,23 @@ class NeuralRanker(Learner):
     offset_: float
     history_: dict[str, list[float]]
     recall_: float
+    precision_: str
+
+    def quantised(self) -> Self:
+        """Give a copy with weights of eight bits: a quarter of the size, faster on a CPU, and a little less exact."""
+        check_is_fitted(self, "n_labels_")
+        found = copy.copy(self)
+        if self.precision_ == "float32":
+            found.tensors_ = [to_int8(tensors) for tensors in self.tensors_]
+            found.precision_ = "int8"
+        return found
+
+    def export_onnx(self, path: str | PathLike[str]) -> float:
+        """Write the network as an ONNX file that gives the log-odds of all labels; see `exporting.export_onnx`."""
+        from longtail.learners.neural.exporting import export_onnx
+
+        check_is_fitted(self, "n_labels_")
+        return export_onnx(self, path)
 
     def _parts(self) -> tuple[Encoder, Head]:
         """Encoder and head, the default ones where they were left out."""
@@ -90,10 +111,12 @@ class NeuralRanker(Learner):
         try:
             body = encoder.rebuild(self.configs_[number])
             network = Network(body, head.build(level, body, self.loss, None))
-            stored = {name: torch.from_numpy(np.array(array)) for name, array in self.tensors_[number].items()}
-            network.load_state_dict(stored)
+            tensors = from_int8(self.tensors_[number]) if self.precision_ == "int8" else self.tensors_[number]
+            network.load_state_dict({name: torch.from_numpy(np.array(array)) for name, array in tensors.items()})
         except (RuntimeError, KeyError, ValueError, TypeError, IndexError):
             raise ModelError("The networks don't fit the model: its files were changed; train it again.") from None
+        if self.precision_ == "int8":
+            return with_int8_products(network.eval())
         return network.to(chosen_device(self.device)).eval()
 
     def _known(self, allowed: npt.NDArray[np.bool_] | None) -> npt.NDArray[np.bool_]:

@@ -215,9 +215,10 @@ class ClusteredRanking(HeadModule):
 
     def log_odds(self, encoded: Encoded, labels: Tensor) -> Tensor:
         """Scores of chosen labels, whether their clusters would be retrieved or not."""
-        n = len(encoded.vector)
         above = self.retrieve(encoded.vector)[:, self.of_label[labels]]
-        return self._combined(above, self._label_scores(encoded.vector, labels.expand(n, -1)))
+        vectors, bias = self.vectors.all()
+        own = self.project(encoded.vector) @ vectors[labels].T + bias[labels]
+        return self._combined(above, own)
 
     def _combined(self, above: Tensor, own: Tensor) -> Tensor:
         return log_odds_of(logsigmoid(above) + logsigmoid(own)) if self.multiplied else own

@@ -17,30 +17,37 @@ class WordTable(nn.Module):
 
     Parameters
     ----------
-    known : Tensor of int64
-        Ids of the words, rising; the vector behind the last one is that of unknown words.
+    places : Tensor of int64
+        The row of each word in the table, by its id; -1 for words that were not seen.
+    n_words : int
+        Words that were seen; the row behind theirs is that of the others.
     width : int
     trained : bool
         Whether the vectors change.
     """
 
-    known: Tensor
+    places: Tensor
 
-    def __init__(self, known: Tensor, width: int, trained: bool) -> None:
+    def __init__(self, places: Tensor, n_words: int, width: int, trained: bool) -> None:
         super().__init__()
-        self.register_buffer("known", known)
-        self.table = nn.Embedding(len(known) + 1, width)
+        self.register_buffer("places", places)
+        self.n_words = n_words
+        self.table = nn.Embedding(n_words + 1, width)
         self.table.weight.requires_grad_(trained)
+
+    @property
+    def config(self) -> str:
+        """JSON that describes its shape."""
+        shape = {"ids": len(self.places), "words": self.n_words, "dimensions": self.table.embedding_dim}
+        return json.dumps(shape)
 
     def forward(self, tokens: Tensor, mask: Tensor) -> Tensor:
         """Vectors of words, 0 where there is none."""
-        if not len(self.known):
-            places = torch.zeros_like(tokens)
-        else:
-            places = torch.searchsorted(self.known, tokens).clamp(max=len(self.known) - 1)
-            places = torch.where(self.known[places] == tokens, places, len(self.known))
-        found: Tensor = self.table(places) * mask[:, :, None]
-        return found
+        size = len(self.places)
+        found = self.places[tokens.clamp(max=size - 1)]
+        is_seen = (tokens < size) & (found >= 0)
+        vectors: Tensor = self.table(torch.where(is_seen, found, self.n_words))
+        return vectors * mask[:, :, None]
 
 
 class BiLSTMEncoder(EncoderModule):
@@ -48,10 +55,7 @@ class BiLSTMEncoder(EncoderModule):
 
     Parameters
     ----------
-    known : Tensor of int64
-        Ids of known words.
-    dimensions : int
-        Of the word vectors.
+    words : WordTable
     hidden : int
         Of each direction.
     depth : int
@@ -60,28 +64,24 @@ class BiLSTMEncoder(EncoderModule):
         Of the word vectors.
     state_dropout : float
         Of the states.
-    trained : bool
-        Whether the word vectors change.
     """
 
     def __init__(
         self,
-        known: Tensor,
-        dimensions: int,
+        words: WordTable,
         hidden: int,
         depth: int,
         dropout: float,
         state_dropout: float,
-        trained: bool,
     ) -> None:
         super().__init__()
-        self.words = WordTable(known, dimensions, trained)
+        self.words, dimensions = words, words.table.embedding_dim
         self.lstm = nn.LSTM(dimensions, hidden, depth, batch_first=True, bidirectional=True)
         self.first_hidden = nn.Parameter(torch.zeros(2 * depth, 1, hidden))
         self.first_cell = nn.Parameter(torch.zeros(2 * depth, 1, hidden))
         self.dropout, self.state_dropout = Dropout(dropout), Dropout(state_dropout)
         self.width = self.vector_width = 2 * hidden
-        self.config = json.dumps({"words": len(known), "dimensions": dimensions})
+        self.config = words.config
 
     def forward(self, tokens: Tensor, mask: Tensor) -> Encoded:
         """Encode texts; each is read up to its own end from both sides."""
@@ -107,10 +107,7 @@ class CNNEncoder(EncoderModule):
 
     Parameters
     ----------
-    known : Tensor of int64
-        Ids of known words.
-    dimensions : int
-        Of the word vectors.
+    words : WordTable
     filters : int
         Of each size.
     sizes : sequence of int
@@ -121,30 +118,26 @@ class CNNEncoder(EncoderModule):
         Width of the layer that makes the vector of the pooled values.
     dropout : float
         Of the word vectors.
-    trained : bool
-        Whether the word vectors change.
     """
 
     def __init__(
         self,
-        known: Tensor,
-        dimensions: int,
+        words: WordTable,
         filters: int,
         sizes: Sequence[int],
         parts: int,
         hidden: int,
         dropout: float,
-        trained: bool,
     ) -> None:
         super().__init__()
-        self.words = WordTable(known, dimensions, trained)
+        self.words, dimensions = words, words.table.embedding_dim
         self.convolutions = nn.ModuleList(nn.Conv1d(dimensions, filters, size) for size in sizes)
         self.parts = parts
         self.pads = [((size - 1) // 2, size - 1 - (size - 1) // 2) for size in sizes]
         self.width, self.vector_width = filters * len(sizes), hidden
         self.bottleneck = nn.Linear(self.width * parts, hidden)
         self.dropout = Dropout(dropout)
-        self.config = json.dumps({"words": len(known), "dimensions": dimensions})
+        self.config = words.config
 
     def forward(self, tokens: Tensor, mask: Tensor) -> Encoded:
         """Encode texts; what stands behind the end of one is 0 and never pooled."""

@@ -1,0 +1,83 @@
+"""Networks on their way to where they are used: eight bits, and ONNX."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch", reason="the networks are trained with torch")
+pytest.importorskip("tokenizers", reason="texts become tokens by the library tokenizers")
+
+from longtail import Model, load
+from longtail.errors import InputError
+from longtail.learners import AdaptiveHead, AttentionHead, BiLSTM, RankingHead
+from tests.learners.contract import assert_ranked, small_data
+from tests.learners.neural.test_neural_classifier import as_tokens, small
+
+HEADS = {
+    "flat": RankingHead(dimensions=32, dropout=0.1),
+    "clusters": RankingHead(dimensions=32, dropout=0.1, cluster_size=4, retrieved=3),
+    "attention": AttentionHead(hidden=(16,)),
+    "gates": AdaptiveHead(clusters=3, hidden=32, dropout=0.1),
+}
+
+
+@pytest.fixture(scope="module", params=list(HEADS))
+def fitted(request):
+    X, Y = small_data(n_rows=200)
+    X = as_tokens(X)
+    passes = 25 if request.param == "attention" else 8
+    texts = [f"label {number} of many" for number in range(Y.shape[1])]
+    return small(head=HEADS[request.param], passes=passes, label_texts=texts).fit(X, Y), X, Y
+
+
+def test_eight_bits_cost_little(fitted, tmp_path):
+    learner, X, Y = fitted
+    small_one = learner.quantised()
+    assert learner.precision_ == "float32"
+    before, after = learner.predict_topk(X, 5), small_one.predict_topk(X, 5)
+    assert_ranked(after, X.shape[0], 5)
+    assert abs(small_one.score(X, Y) - learner.score(X, Y)) < 0.05
+    assert np.abs(after.scores - before.scores).max() < 0.5
+    for one, path in ((learner, "whole"), (small_one, "small")):
+        Model(one).save(tmp_path / path)
+    sizes = [next((tmp_path / path).glob("*.safetensors")).stat().st_size for path in ("whole", "small")]
+    assert sizes[1] < 0.6 * sizes[0]
+    again = load(tmp_path / "small").learner
+    np.testing.assert_array_equal(again.predict_topk(X, 5).labels, after.labels)
+    assert again.quantised().tensors_ is again.tensors_
+
+
+def test_onnx_gives_the_scores_of_torch(fitted, tmp_path):
+    onnxruntime = pytest.importorskip("onnxruntime", reason="the file is run by onnxruntime")
+    pytest.importorskip("onnxscript", reason="torch writes the file with onnxscript")
+    learner, X, _ = fitted
+    path = tmp_path / "network.onnx"
+    assert learner.export_onnx(path) < 1e-3
+    from longtail.learners.neural.batches import TokenRows
+
+    tokens, mask = TokenRows(X).batch(np.arange(20), 0)
+    session = onnxruntime.InferenceSession(str(path))
+    (scores,) = session.run(None, {"tokens": tokens.numpy(), "mask": mask.numpy()})
+    top = learner.predict_topk(X[:20], 3)
+    used = top.labels >= 0
+    found = np.take_along_axis(scores, np.maximum(top.labels, 0), axis=1)
+    np.testing.assert_allclose(found[used], top.scores[used], rtol=1e-3, atol=1e-3)
+
+
+def test_levels_and_eight_bits_are_not_exported(tmp_path):
+    pytest.importorskip("onnxscript", reason="torch writes the file with onnxscript")
+    X, Y = small_data(n_rows=60)
+    X = as_tokens(X)
+    head = AttentionHead(hidden=(8,), flat_below=6, cluster_size=3)
+    with pytest.raises(InputError, match="level by level"):
+        small(head=head, passes=1).fit(X, Y).export_onnx(tmp_path / "a.onnx")
+    with pytest.raises(InputError, match="eight bits"):
+        small(passes=1).fit(X, Y).quantised().export_onnx(tmp_path / "a.onnx")
+
+
+def test_a_lstm_takes_eight_bits_too():
+    X, Y = small_data(n_rows=60)
+    X = as_tokens(X)
+    learner = small(encoder=BiLSTM(hidden=8, dimensions=8), passes=1).fit(X, Y)
+    assert_ranked(learner.quantised().predict_topk(X, 3), 60, 3)
