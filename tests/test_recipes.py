@@ -14,6 +14,9 @@ def test_names():
         *("popularity", "dismec", "pw-dismec", "pw-cb-dismec"),
         *("parabel", "pw-parabel", "bonsai", "pw-bonsai", "pw-cb-bonsai", "plt"),
         *("fastxml", "pfastxml", "pfastrexml", "embedding", "glas", "glas+ranknet"),
+        *("xgrank", "pw-xgrank", "pw-cb-xgrank", "xgrank-bce", "lightxml"),
+        *("attentionxml", "pw-attentionxml", "pw-cb-attentionxml"),
+        *("aplc-xlnet", "pw-aplc-xlnet", "pw-cb-aplc-xlnet", "xml-cnn"),
         *("ranknet+fastxml", "ranknet+parabel", "ranknet+bonsai"),
         *("taug+bonsai", "ranknet+taug+bonsai", "ips+bonsai", "longtail-tail", "longtail-tree"),
     ]

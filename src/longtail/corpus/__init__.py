@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 from longtail.corpus.dataset import Dataset
@@ -16,13 +17,16 @@ from longtail.corpus.xc import read_xc, write_xc
 
 if TYPE_CHECKING:
     from longtail.corpus.text import Tfidf
+    from longtail.corpus.text_embedding import TextEmbedding, TfidfEmbedding
     from longtail.corpus.token_rows import Tokens
 
 __all__ = [
     "Dataset",
     "Hierarchy",
     "MaskedLabels",
+    "TextEmbedding",
     "Tfidf",
+    "TfidfEmbedding",
     "Tokens",
     "generate",
     "iterative_split",
@@ -41,13 +45,10 @@ __all__ = [
 ]
 
 
+_LAZY = {"Tfidf": "text", "Tokens": "token_rows", "TextEmbedding": "text_embedding", "TfidfEmbedding": "text_embedding"}
+
+
 def __getattr__(name: str) -> Any:
-    if name == "Tfidf":  # brings numba and scikit-learn, which loading data can do without
-        from longtail.corpus.text import Tfidf
-
-        return Tfidf
-    if name == "Tokens":
-        from longtail.corpus.token_rows import Tokens
-
-        return Tokens
+    if name in _LAZY:  # bring numba and scikit-learn, which loading data can do without
+        return getattr(importlib.import_module(f"longtail.corpus.{_LAZY[name]}"), name)
     raise AttributeError(f"module 'longtail.corpus' has no attribute {name!r}")

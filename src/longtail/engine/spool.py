@@ -36,7 +36,7 @@ _resumption: ContextVar[_Resumption | None] = ContextVar("longtail_resumption", 
 
 
 @contextmanager
-def resumable(path: str | PathLike[str]) -> Iterator[None]:
+def resumable(path: str | PathLike[str], *, discard: bool = True) -> Iterator[None]:
     """Keep what learners finish inside in a directory, and go on from what an earlier run left there.
 
     When the block ends without an error, the directory is removed.
@@ -45,6 +45,8 @@ def resumable(path: str | PathLike[str]) -> Iterator[None]:
     ----------
     path : path-like
         Directory for the finished blocks; made if it is not there.
+    discard : bool
+        Whether to remove it: among several processes that train together, one does.
 
     Raises
     ------
@@ -68,7 +70,8 @@ def resumable(path: str | PathLike[str]) -> Iterator[None]:
     token = _resumption.set(_Resumption(directory))
     try:
         yield
-        discard_blocks(directory)
+        if discard:
+            discard_blocks(directory)
     finally:
         _resumption.reset(token)
         with suppress(OSError):  # there are blocks in it

@@ -16,9 +16,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from longtail.corpus.sparse import as_indicator
 from longtail.corpus.text import Tfidf
+from longtail.corpus.text_embedding import TfidfEmbedding
 from longtail.corpus.token_rows import Tokens
 from longtail.engine.topk import TopK
-from longtail.errors import InputError
+from longtail.errors import InputError, ParameterError
 from longtail.learners.base import Learner
 from longtail.learners.estimate import Estimate
 from longtail.learners.explanation import Explanation
@@ -26,6 +27,9 @@ from longtail.learners.label_trees import LabelTree
 from longtail.learners.linear import OneVsRest
 
 _ARRAYS = ("term_bytes_", "term_offsets_", "idf_", "tokenizer_bytes_")
+
+Features = Tfidf | TfidfEmbedding | Tokens
+_FEATURES: dict[str, type[Features]] = {"tfidf": Tfidf, "tfidf+embedding": TfidfEmbedding, "tokens": Tokens}
 
 
 class TextLearner(Learner):
@@ -36,15 +40,15 @@ class TextLearner(Learner):
 
     Parameters
     ----------
-    features : Tfidf or Tokens, optional
-        Makes rows of features from texts; what the learner wants when left out: `Tokens` for neural learners, else
-        ``Tfidf()``.
+    features : Tfidf, TfidfEmbedding, Tokens or str, optional
+        Makes rows of features from texts, or its name: "tfidf", "tfidf+embedding" or "tokens". What the learner wants
+        when left out: `Tokens` for neural learners, else ``Tfidf()``.
     learner : Learner, optional
         Learns from those rows; ``OneVsRest()`` when left out.
 
     Attributes
     ----------
-    features_ : Tfidf or Tokens
+    features_ : Tfidf, TfidfEmbedding or Tokens
         The fitted text features.
     learner_ : Learner
         The fitted learner.
@@ -61,10 +65,10 @@ class TextLearner(Learner):
 
     _stored: ClassVar[tuple[str, ...]] = ("features_", "learner_")
 
-    features_: Tfidf | Tokens
+    features_: Features
     learner_: Learner
 
-    def __init__(self, *, features: Tfidf | Tokens | None = None, learner: Learner | None = None) -> None:
+    def __init__(self, *, features: Features | str | None = None, learner: Learner | None = None) -> None:
         self.features = features
         self.learner = learner
 
@@ -146,21 +150,27 @@ class TextLearner(Learner):
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters by name; those of a part can be set even while the part is the default None."""
+        if isinstance(self.features, str) and any(name.startswith("features__") for name in params):
+            self.features = get_features(self.features)
         for part, default in (("learner", OneVsRest), ("features", self._default_features)):
             if getattr(self, part) is None and part not in params and any(p.startswith(f"{part}__") for p in params):
                 setattr(self, part, default())
         super().set_params(**params)
         return self
 
-    def _default_features(self) -> Tfidf | Tokens:
+    def _default_features(self) -> Features:
         return Tfidf() if self.learner is None else self.learner._default_features()
 
-    def _made_features(self) -> Tfidf | Tokens:
+    def _made_features(self) -> Features:
         """Features, unfitted and nobody else's."""
-        made: Tfidf | Tokens = self._default_features() if self.features is None else clone(self.features)
+        if isinstance(self.features, str):
+            return get_features(self.features)
+        made: Features = self._default_features() if self.features is None else clone(self.features)
         return made
 
     def _check_parameters(self) -> None:
+        if isinstance(self.features, str):
+            get_features(self.features)
         for part in (self.features, self.learner):
             check = getattr(part, "_check_parameters", None)
             if check is not None:
@@ -193,6 +203,13 @@ class TextLearner(Learner):
         tags.input_tags.two_d_array = False
         tags.input_tags.sparse = False
         return tags
+
+
+def get_features(name: str) -> Features:
+    """Features by their name, unfitted."""
+    if name not in _FEATURES:
+        raise ParameterError("features", name, f"must be one of {', '.join(_FEATURES)}")
+    return _FEATURES[name]()
 
 
 def as_texts(X: Any) -> list[str]:

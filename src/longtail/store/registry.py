@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from longtail.errors import ModelError
 
 _ROOMS = {
-    "corpus": ("Tfidf", "Tokens"),
+    "corpus": ("TextEmbedding", "Tfidf", "TfidfEmbedding", "Tokens"),
     "propensity": ("FittedPropensity", "GivenPropensity", "JainPropensity"),
     "losses": (
         "Hinge",

@@ -49,6 +49,26 @@ def list_data_sets() -> None:
 
 @data.command()
 @guarded
+def vectors(
+    source: Annotated[
+        Path,
+        typer.Argument(
+            metavar="SOURCE", help="Word vectors: GloVe or word2vec text, also compressed, or JSON.", show_default=False
+        ),
+    ],
+    out: Annotated[Path, typer.Argument(metavar="OUT", help=".npz file to write.", show_default=False)],
+) -> None:
+    """Make word vectors ready for networks over words: --set encoder.vectors=OUT."""
+    check_out_file(out)
+    with step("converting word vectors", outcome="Nothing was written."):
+        from longtail.corpus.word_vectors import convert_vectors
+
+        words, dimensions = convert_vectors(source, out)
+    give(f"Wrote {words:,} words of {dimensions:,} dimensions to {out}.")
+
+
+@data.command()
+@guarded
 def generate(
     out: Annotated[
         Path,

