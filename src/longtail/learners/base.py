@@ -253,6 +253,10 @@ class Learner(BaseEstimator):
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(np.maximum(scores, 0)))
 
+    def _points(self, X: sp.csr_array) -> sp.csr_array:
+        """Rows as points of which those that are alike lie close: the rows themselves, unless a learner says more."""
+        return X
+
     def _default_features(self) -> Any:
         """What makes rows of texts for this learner, unfitted."""
         from longtail.corpus.text import Tfidf

@@ -148,7 +148,7 @@ class CentroidReranker(Around):
 
     def _fit(self, X: sp.csr_array, Y: sp.csr_array) -> None:
         self.learner_ = self._base().fit(X, Y)
-        self.centroids_ = self._centroids(X, Y)
+        self.centroids_ = self._centroids(self.learner_._points(X), Y)
 
     def _centroids(self, X: sp.csr_array, Y: sp.csr_array) -> LabelCentroids:
         return LabelCentroids.of(X, Y, _scales(X), BIAS, float(self.drop), self.threads)
@@ -165,7 +165,8 @@ class CentroidReranker(Around):
         return top
 
     def _rank(self, X: sp.csr_array, allowed: npt.NDArray[np.bool_] | None, top: TopK) -> None:
-        centroids, scales = self.centroids_.arrays(self.n_features_in_, self.n_labels_), _scales(X)
+        points = self.learner_._points(X)
+        centroids, scales = self.centroids_.arrays(points.shape[1], self.n_labels_), _scales(points)
         if self.learner_.n_labels_ != self.n_labels_:
             raise ModelError("The learner inside has other labels than the re-ranker: train it again.")
         found = self.learner_._topk(X, min(int(self.candidates), max(self.n_labels_, 1)), allowed)
@@ -173,9 +174,9 @@ class CentroidReranker(Around):
 
         def rank(first: int, last: int) -> None:
             rerank(
-                X.indptr, X.indices, X.data, scales, first, last, BIAS, centroids, float(self.gamma),
+                points.indptr, points.indices, points.data, scales, first, last, BIAS, centroids, float(self.gamma),
                 float(self.alpha), found.labels[first:last], strengths[first:last],
-                np.zeros(X.shape[1], np.float32), top.labels[first:last], top.scores[first:last],
+                np.zeros(points.shape[1], np.float32), top.labels[first:last], top.scores[first:last],
             )  # fmt: skip
 
         in_chunks(rank, X.shape[0], _ROWS_AT_ONCE, self.threads, "ranking anew")
@@ -201,7 +202,10 @@ class CentroidReranker(Around):
         for feature, effect in why.parts:
             effects[int(feature)] = effect
         effects = effects[X.indices]
-        near, far, likeness = self._nearness(X, why.label)
+        points = self.learner_._points(X)
+        near, far, likeness = self._nearness(points, why.label)
+        if points is not X:  # what is near are not the features themselves
+            far, likeness = near, np.zeros(len(effects))
         with_features, without = (_power(value, alpha) for value in (strength, start if effects.sum() else strength))
         close, distant = (_power(value, 1 - alpha) for value in (near, far if likeness.sum() else near))
         score = with_features * close
@@ -223,9 +227,9 @@ class CentroidReranker(Around):
 
     def _nearness(self, X: sp.csr_array, label: int) -> tuple[float, float, npt.NDArray[np.float64]]:
         """Logarithm of what the centroid says, the same without the features' likeness, and the likeness of each."""
-        centroids = self.centroids_.arrays(self.n_features_in_, self.n_labels_)
+        centroids = self.centroids_.arrays(X.shape[1], self.n_labels_)
         part = slice(centroids.starts[label], centroids.starts[label + 1])
-        dense = np.zeros(self.n_features_in_)
+        dense = np.zeros(X.shape[1])
         dense[centroids.features[part]] = centroids.values[part]
         scale = float(_scales(X)[0])
         likeness = dense[X.indices] * X.data * scale

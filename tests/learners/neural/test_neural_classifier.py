@@ -258,6 +258,11 @@ def test_wrappers_work_on_top():
         learner = TextLearner(learner=around).set_params(features__max_length=32)
         assert learner.fit(texts, Y).predict_topk(texts[:5], 3).labels.shape == (5, 3)
         assert learner.features_.tokenizer == "words"
+        assert learner.explain(texts[:1], k=1)[0].score == pytest.approx(
+            learner.predict_topk(texts[:1], 1).scores[0, 0]
+        )
+        if isinstance(around, CentroidReranker):  # it compares texts by the vectors of the encoder
+            assert learner.learner_.centroids_.arrays(32, Y.shape[1]).features.max() < 32
 
 
 def test_models_are_kept_whole(tmp_path):

@@ -85,7 +85,7 @@ class NeuralClassifier(NeuralRanker):
         Longest gradient of a step.
     held_out : float
         Share of the rows that are not trained on, by which weights are chosen and scores become log-odds; where they
-        would be fewer than 20, none.
+        would be fewer than 20, none, and 2,000 at most.
     checks : int
         Looks at these rows in a pass.
     patience : int
@@ -224,11 +224,11 @@ class NeuralClassifier(NeuralRanker):
         from longtail.learners.neural.parallel import chosen_device, join
 
         self._check_label_texts(Y.shape[1])
-        chosen, held_out = split_rows(Y, self.label_counts_, float(self.held_out), int(self.seed))
+        share = min(float(self.held_out), _JUDGED_ROWS / Y.shape[0])
+        chosen, held_out = split_rows(Y, self.label_counts_, share, int(self.seed))
         trained, labels = X[chosen], Y[chosen]
         if augmentation is not None:
             trained, labels = with_copies(trained, labels, augmentation)
-        held_out = held_out[:_JUDGED_ROWS]
         rows, others = TokenRows(trained), TokenRows(X[held_out])
         device = chosen_device(self.device)
         place = join(device)

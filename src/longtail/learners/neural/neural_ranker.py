@@ -16,6 +16,7 @@ from longtail.engine.tensors import Tensors
 from longtail.engine.topk import TopK
 from longtail.errors import ModelError
 from longtail.learners.base import Learner
+from longtail.learners.embedding.mapping import unit_rows
 from longtail.learners.explanation import Explanation
 from longtail.learners.neural.batches import TokenRows
 from longtail.learners.neural.encoders import Encoder
@@ -87,6 +88,10 @@ class NeuralRanker(Learner):
 
         check_is_fitted(self, "n_labels_")
         return vectors(self._stack().networks[-1], TokenRows(self._check_rows(X)), self.threads)
+
+    def _points(self, X: sp.csr_array) -> sp.csr_array:
+        """The vectors that the encoder makes of the texts, of length 1."""
+        return sp.csr_array(unit_rows(self.embed(X)))
 
     def _stack(self) -> Stack:
         """The networks, made from what is kept at the first call."""

@@ -148,4 +148,4 @@ def effects(network: Network, rows: TokenRows, labels: npt.NDArray[np.int32]) ->
     finally:
         hook.remove()
     n = int(rows.lengths[0])
-    return np.array(found, np.float64).reshape(len(labels), -1)[:, :n]
+    return np.array(found, np.float64).reshape(len(labels), tokens.shape[1])[:, :n]
