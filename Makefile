@@ -56,6 +56,7 @@ bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/bench_tail.py
 	$(BIN)/python benchmarks/bench_embeddings.py
 	$(BIN)/python benchmarks/bench_embedding_steps.py
+	$(BIN)/python benchmarks/bench_networks.py --steps
 
 clean:
 	rm -rf $(VENV) .venv-bench demo .mypy_cache .pytest_cache .ruff_cache .hypothesis benchmarks/.cache
