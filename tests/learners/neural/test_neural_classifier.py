@@ -125,7 +125,10 @@ def test_threads_change_nothing():
     assert_same(one.predict_topk(X, 5), two.predict_topk(X, 5))
 
 
-@pytest.mark.parametrize("params", [{}, {"average_from": 0.3, "checks": 2}, {"head": HEADS["tree"], "passes": 3}])
+@pytest.mark.parametrize(
+    "params",
+    [{}, {"average_from": 0.3, "checks": 2}, {"head": HEADS["tree"], "passes": 3}, {"head": HEADS["clusters"]}],
+)
 def test_training_goes_on_after_a_kill(tmp_path, monkeypatch, params):
     X, Y = small_data(n_rows=120)
     X = as_tokens(X)

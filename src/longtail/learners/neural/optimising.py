@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import AdamW, Optimizer, SparseAdam
 
+from longtail.engine.row_adam import step_rows
 from longtail.learners.neural.modules.network import Network
 
 
@@ -61,7 +62,9 @@ class Optimiser:
         if groups:
             self._all.append(AdamW(groups))
         if tables:
-            self._all.append(SparseAdam([{"params": tables, "lr": rates.head, "highest": rates.head}]))
+            on_cpu = all(table.device.type == "cpu" for table in tables)
+            group = {"params": tables, "lr": rates.head, "highest": rates.head}
+            self._all.append(RowAdam([group]) if on_cpu else SparseAdam([group]))
 
     def take(self, gradients: Sequence[Tensor | None], number: int) -> float:
         """Take step `number`, from 0 on; gives the length of the gradient before it was cut."""
@@ -104,6 +107,30 @@ class Optimiser:
             owner = owners[id(parameter)]
             step: Any = steps.clone() if isinstance(owner, AdamW) else int(steps)
             owner.state[parameter] = {"step": step, "exp_avg": mean.clone(), "exp_avg_sq": squares.clone()}
+
+
+class RowAdam(Optimizer):
+    """Adam for sparse gradients on a CPU: in one sweep over the rows that have one, where SparseAdam makes a dozen."""
+
+    def __init__(self, params: Any) -> None:
+        super().__init__(params, {"lr": 1e-3})
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        """Take a step with every table that has a gradient."""
+        for group in self.param_groups:
+            for table in group["params"]:
+                if table.grad is None:
+                    continue
+                state = self.state[table]
+                if not state:
+                    state |= {"step": 0, "exp_avg": torch.zeros_like(table), "exp_avg_sq": torch.zeros_like(table)}
+                state["step"] += 1
+                gradient = table.grad.coalesce()
+                step_rows(
+                    table.detach().numpy(), state["exp_avg"].numpy(), state["exp_avg_sq"].numpy(),
+                    gradient.indices()[0].numpy(), gradient.values().numpy(), float(group["lr"]), int(state["step"]),
+                )  # fmt: skip
 
 
 def _decayed(parameters: list[nn.Parameter], rate: float, decay: float) -> list[dict[str, Any]]:

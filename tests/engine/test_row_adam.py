@@ -1,0 +1,40 @@
+"""Adam over some rows of a table."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from longtail.engine.row_adam import step_rows
+
+
+def test_a_step_is_that_of_adam():
+    rng = np.random.default_rng(0)
+    values, means, squares = (np.zeros((6, 4), np.float32) for _ in range(3))
+    values += rng.normal(size=values.shape).astype(np.float32)
+    wanted, mean, square = values.astype(np.float64), np.zeros((6, 4)), np.zeros((6, 4))
+    for turn in range(1, 8):
+        rows = rng.permutation(6)[:3].astype(np.int64)
+        gradients = rng.normal(size=(3, 4)).astype(np.float32)
+        step_rows(values, means, squares, rows, gradients, 0.01, turn)
+        mean[rows] = 0.9 * mean[rows] + 0.1 * gradients
+        square[rows] = 0.999 * square[rows] + 0.001 * gradients.astype(np.float64) ** 2
+        corrected = mean[rows] / (1 - 0.9**turn), square[rows] / (1 - 0.999**turn)
+        wanted[rows] -= 0.01 * corrected[0] / (np.sqrt(corrected[1]) + 1e-8)
+        np.testing.assert_allclose(values, wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_it_steps_as_the_sparse_adam_of_torch():
+    torch = pytest.importorskip("torch", reason="the networks are trained with torch")
+    from longtail.learners.neural.optimising import RowAdam
+
+    tables = [torch.nn.Embedding(9, 5, sparse=True) for _ in range(2)]
+    tables[1].load_state_dict(tables[0].state_dict())
+    optimisers = [RowAdam(tables[0].parameters()), torch.optim.SparseAdam(list(tables[1].parameters()), lr=1e-3)]
+    for number in range(5):
+        chosen = torch.randint(0, 9, (7,), generator=torch.Generator().manual_seed(number))
+        for table, optimiser in zip(tables, optimisers, strict=True):
+            table(chosen).square().sum().backward()
+            optimiser.step()
+            optimiser.zero_grad()
+    np.testing.assert_allclose(tables[0].weight.detach(), tables[1].weight.detach(), rtol=1e-5, atol=1e-7)
