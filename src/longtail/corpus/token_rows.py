@@ -55,10 +55,10 @@ class Tokens(BaseEstimator):
 
     Examples
     --------
-    >>> tokens = Tokens(max_length=3)
+    >>> tokens = Tokens(max_length=4)
     >>> rows = tokens.fit_transform(["a red car", "red"])
     >>> tokens.names_of(rows[[0]])
-    ['a', 'red', 'car']
+    ['a', 'red', 'car', '']
     >>> rows.toarray()[:, 0] == rows.toarray()[0, 1]
     array([False,  True])
     """

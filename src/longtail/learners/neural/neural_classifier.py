@@ -116,7 +116,7 @@ class NeuralClassifier(NeuralRanker):
     >>> from longtail.learners import CNN, NeuralClassifier
     >>> learner = NeuralClassifier(encoder=CNN(filters=8, hidden=16), passes=20, rate=0.01, head_rate=0.01, held_out=0)
     >>> texts, Y = ["a red car", "a blue bus"] * 8, [[1, 0], [0, 1]] * 8
-    >>> TextLearner(learner=learner).fit(texts, Y).predict_topk(["red car"], k=1).labels
+    >>> TextLearner(learner=learner).fit(texts, Y).predict_topk(["a red car"], k=1).labels
     array([[0]], dtype=int32)
     """
 
