@@ -71,3 +71,6 @@ def test_files_that_are_not_there(tmp_path):
     (tmp_path / "text.npz").write_text("no vectors")
     with pytest.raises(InputError, match="no word vectors"):
         read_vectors(tmp_path / "text.npz")
+    np.save(tmp_path / "bare.npy", np.zeros((2, 3)))
+    with pytest.raises(InputError, match="no word vectors"):
+        read_vectors(tmp_path / "bare.npy")

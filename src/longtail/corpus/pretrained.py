@@ -54,7 +54,7 @@ def load_encoder(name: str) -> Any:
     """Encoder with its pretrained weights, a module of torch."""
     transformers = _transformers(name)
     with _told(name):
-        return transformers.AutoModel.from_pretrained(place_of(name))
+        return transformers.AutoModel.from_pretrained(place_of(name)).float()
 
 
 def encoder_like(config: str) -> Any:

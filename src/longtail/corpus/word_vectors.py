@@ -61,7 +61,7 @@ def read_words(path: str | PathLike[str]) -> list[str]:
 
 
 def read_vectors(path: str | PathLike[str]) -> Float32:
-    """Vectors of a file that `convert_vectors` made, or of a .npy file, a row a word."""
+    """Vectors of a file that `convert_vectors` made, a row a word."""
     return np.asarray(_read(path, "vectors"), np.float32)
 
 
@@ -72,7 +72,7 @@ def _read(path: str | PathLike[str], name: str) -> Any:
     try:
         with np.load(place, allow_pickle=False) as file:
             return file[name]
-    except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile, AttributeError):
+    except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile, TypeError):
         raise InputError("holds no word vectors: make it with longtail data vectors.", path=place) from None
 
 

@@ -162,7 +162,7 @@ def train(
 
 def is_first() -> bool:
     """Whether this process writes: the only one, or the first of those that torchrun started."""
-    return os.environ.get("RANK", "0") == "0"
+    return os.environ.get("WORLD_SIZE", "1") == "1" or os.environ.get("RANK", "0") == "0"
 
 
 def compose(
@@ -326,10 +326,12 @@ def _told(figures: dict[str, Any]) -> str:
 
 
 def _without_threads(learner: Learner) -> Learner:
-    """Forget threads and memory limit: they belong to this run, and the model will be used elsewhere."""
+    """Forget threads, memory limit and device: they belong to this run, and the model will be used elsewhere."""
     for name in ("threads", "memory_limit"):
         if hasattr(learner, name):
             setattr(learner, name, None)
+    if hasattr(learner, "device"):
+        learner.device = "auto"
     for part in vars(learner).values():
         if hasattr(part, "get_params"):
             _without_threads(part)
