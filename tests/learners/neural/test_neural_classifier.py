@@ -10,9 +10,11 @@ pytest.importorskip("torch", reason="the networks are trained with torch")
 pytest.importorskip("tokenizers", reason="texts become tokens by the library tokenizers")
 
 from longtail import CentroidReranker, Model, RankNet, TAug, TextLearner, datasets, load, recipe, resumable
+from longtail.engine.augmentation import Augmentation
 from longtail.errors import InputError, Interrupted, ParameterError
 from longtail.learners import CNN, AdaptiveHead, AttentionHead, BiLSTM, NeuralClassifier, RankingHead
 from longtail.learners.neural import fitting, training
+from longtail.learners.neural.heads import Costing
 from longtail.weighting import PW
 from tests.learners.contract import MatrixContract, assert_same, small_data
 
@@ -266,6 +268,23 @@ def test_wrappers_work_on_top():
         )
         if isinstance(around, CentroidReranker):  # it compares texts by the vectors of the encoder
             assert learner.learner_.centroids_.arrays(32, Y.shape[1]).features.max() < 32
+
+
+def test_copies_of_rows_are_not_counted_in_costs(monkeypatch):
+    X, Y = small_data(n_rows=100)
+    counted = []
+    costs = Costing.costs
+
+    def spy(self, counts):
+        counted.append(counts // (1 + self.copies))
+        return costs(self, counts)
+
+    monkeypatch.setattr(Costing, "costs", spy)
+    learner = small(weighting="pw", held_out=0.0, passes=1)
+    learner.n_features_in_ = as_tokens(X).shape[1]
+    learner._remember_labels(Y)
+    learner._fit_augmented(as_tokens(X), Y, Augmentation(copies=4, keep=0.7, swaps=1, seed=0))
+    np.testing.assert_array_equal(counted[0], learner.label_counts_)
 
 
 def test_models_are_kept_whole(tmp_path):

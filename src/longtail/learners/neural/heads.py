@@ -48,14 +48,18 @@ class Level:
 
 @dataclass(frozen=True)
 class Costing:
-    """How true labels are weighted: gives the costs of labels, or of clusters, from how many rows they have."""
+    """How true labels are weighted: gives the costs of labels, or of clusters, from how many rows they have.
+
+    Copies of a row, as TAug makes them, are not counted.
+    """
 
     weighting: Weighting
     n_rows: int
+    copies: int = 0
 
     def costs(self, counts: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
         """Costs whose mean is 1."""
-        return self.weighting.costs(counts, self.n_rows).rescaled().positive
+        return self.weighting.costs(counts // (1 + self.copies), self.n_rows).rescaled().positive
 
 
 class Head(BaseEstimator):

@@ -233,7 +233,7 @@ class NeuralClassifier(NeuralRanker):
         device = chosen_device(self.device)
         place = join(device)
         with one_torch_thread():
-            stack = self._train_levels(rows, labels, others, Y[held_out], place, (X.shape[1], augmentation))
+            stack = self._train_levels(rows, labels, others, Y[held_out], place, X.shape[1], augmentation)
             with show_progress(False):
                 judged = (others, Y[held_out]) if len(held_out) else (rows, labels)
                 self._link(stack, *judged)
@@ -245,7 +245,8 @@ class NeuralClassifier(NeuralRanker):
         others: TokenRows,
         truth: sp.csr_array,
         place: Place,
-        described: tuple[object, ...],
+        longest: int,
+        augmentation: Augmentation | None,
     ) -> Stack:
         """Train the networks one after the other, the highest level first; each begins with the encoder above it."""
         from longtail.learners.neural.ranking import Stack, propose
@@ -260,10 +261,19 @@ class NeuralClassifier(NeuralRanker):
         proposed: Proposed | None = None
         proposed_others: Proposed | None = None
         for number, level in enumerate(levels):
-            network = self._begin(encoder, head, level, rows, described[0], networks)
+            copies = 0 if augmentation is None else augmentation.copies
+            network = self._begin(encoder, head, level, rows, longest, networks, copies)
             networks.append(network)
             history = self._train_level(
-                network, rows, level, proposed, others, truths[number], proposed_others, place, (number, *described)
+                network,
+                rows,
+                level,
+                proposed,
+                others,
+                truths[number],
+                proposed_others,
+                place,
+                (number, longest, augmentation),
             )
             for name, values in history.items():
                 self.history_.setdefault(name, []).extend(values)
@@ -279,7 +289,14 @@ class NeuralClassifier(NeuralRanker):
         return Stack(networks, children, head.proposals())
 
     def _begin(
-        self, encoder: Encoder, head: Head, level: Level, rows: TokenRows, longest: object, above: list[Network]
+        self,
+        encoder: Encoder,
+        head: Head,
+        level: Level,
+        rows: TokenRows,
+        longest: int,
+        above: list[Network],
+        copies: int = 0,
     ) -> Network:
         import torch
 
@@ -288,8 +305,8 @@ class NeuralClassifier(NeuralRanker):
 
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(int(self.seed))
-            body = encoder.build(rows, int(longest))  # type: ignore[call-overload]
-            costing = Costing(get_weighting(self.weighting), self.n_rows_)
+            body = encoder.build(rows, longest)
+            costing = Costing(get_weighting(self.weighting), self.n_rows_, copies)
             network = Network(body, head.build(level, body, self.loss, costing))
         if above:
             body.load_state_dict(above[-1].encoder.state_dict())
