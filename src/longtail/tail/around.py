@@ -50,13 +50,6 @@ class Around(Learner):
             wrapper = type(self).__name__
             raise ParameterError(name, learner, f"must take a matrix: put {wrapper} into the learner over texts")
 
-    def _check_whole(self, **least: int) -> None:
-        """Refuse parameters that are no whole numbers of at least so much."""
-        for name, low in least.items():
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | np.integer) or not low <= value < 2**31:
-                raise ParameterError(name, value, f"must be a whole number from {low} to {2**31 - 1}")
-
 
 def linked_threshold(learner: Learner) -> float:
     """Decision threshold of a learner, as a number that can be multiplied."""

@@ -21,6 +21,7 @@ from longtail.engine.topk import TopK
 from longtail.errors import InputError, ModelError, ParameterError
 from longtail.learners import Estimate, Explanation, Learner, OneVsRest
 from longtail.learners.base import checked_k
+from longtail.learners.checks import check_whole
 from longtail.learners.dial import checked_tail
 from longtail.metrics import evaluate
 from longtail.propensity import Propensity, get_propensity
@@ -212,7 +213,7 @@ class TailDial(Around):
             raise ParameterError("most_loss", self.most_loss, "must be a number of at least 0")
         if not (is_number(self.held_out) and 0 < self.held_out < 1):
             raise ParameterError("held_out", self.held_out, "must be a number between 0 and 1")
-        self._check_whole(seed=0)
+        check_whole(self, seed=0)
         get_propensity(self.propensity)
         self._check_learner()
         if isinstance(self.learner, TailDial):

@@ -24,6 +24,7 @@ from longtail.engine.topk import TopK
 from longtail.errors import ModelError, ParameterError
 from longtail.learners import Estimate, Explanation, Learner, bonsai_trees
 from longtail.learners.base import checked_k
+from longtail.learners.checks import check_whole
 from longtail.learners.dial import checked_tail, propensity_of
 from longtail.metrics import evaluate
 from longtail.propensity import Propensity, get_propensity
@@ -161,7 +162,7 @@ class RankNet(Around):
         return linked_threshold(self.learner_)
 
     def _check_parameters(self) -> None:
-        self._check_whole(blocks=1, width=1, negatives=0, folds=1, passes=0, seed=0)
+        check_whole(self, blocks=1, width=1, negatives=0, folds=1, passes=0, seed=0)
         for name in ("most_loss", "weight", "margin", "rate", "gain_rate"):
             value = getattr(self, name)
             if not (is_number(value) and value >= 0):

@@ -15,6 +15,7 @@ from longtail.engine.topk import TopK
 from longtail.errors import ModelError
 from longtail.learners import Estimate, Explanation, Learner, OneVsRest
 from longtail.learners.base import checked_k
+from longtail.learners.checks import check_whole
 from longtail.metrics.hits import are_true
 from longtail.tail.around import Around
 from longtail.tail.folds import fold_numbers, linked
@@ -84,7 +85,7 @@ class Stacked(Around):
         self.seed = seed
 
     def _check_parameters(self) -> None:
-        self._check_whole(folds=2, seed=0)
+        check_whole(self, folds=2, seed=0)
         checked_k(self.candidates, "candidates")
         self._check_learner()
         self._check_learner("second")

@@ -63,12 +63,13 @@ def test_an_index_finds_almost_all_of_the_best(kind):
     np.testing.assert_array_equal(again.topk(queries, lanes, PLAIN, 10).labels, found.labels)
 
 
-def test_rows_for_which_an_index_finds_too_few_labels_are_searched_through():
+def test_rows_for_which_an_index_finds_too_few_labels_are_searched_through(monkeypatch):
     pytest.importorskip("faiss", reason="the index is one of faiss")
     vectors, queries = clustered(6000, 24), clustered(20, 24, seed=1)
     lanes = Lanes.of(vectors, np.ones(6000, bool))
     index = LabelIndex.build(lanes, "ivf", queries, seed=0)
     index.effort = 1
+    monkeypatch.setattr("longtail.learners.embedding.search.RECALL_PLACES", 200)  # so that one cell is visited
     assert (index.candidates(queries, 200, lanes) < 0).any()
     found = index.topk(queries, lanes, PLAIN, 200)
     assert (found.labels >= 0).all()

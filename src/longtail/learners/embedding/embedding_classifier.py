@@ -111,8 +111,8 @@ class EmbeddingClassifier(EmbeddingRanker):
         Take the mean of the values after so many passes, the last ones.
     search : {"auto", "exact", "hnsw", "ivf"}
         How the best labels are found. "auto" is exact below 50,000 labels, and builds an index above where faiss is
-        installed. An index is one that finds more than 99 % of the ten best labels and of the hundred best; where none
-        does, the search stays exact.
+        installed. An index is one that finds more than 99 % of the ten best labels, and looks further where more are
+        asked for; where none does, the search stays exact.
     precision : {"float32", "bfloat16"}
         Of the matrix products while training.
     normalise : bool

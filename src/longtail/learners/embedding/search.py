@@ -20,7 +20,7 @@ from longtail.errors import MissingExtraError, ModelError, ParameterError
 
 Search = Literal["auto", "exact", "hnsw", "ivf"]
 
-RECALL_WANTED, RECALL_PLACES, RECALL_CANDIDATES = 0.99, 10, 100
+RECALL_WANTED, RECALL_PLACES = 0.99, 10
 _FROM, _IVF_FROM = 50_000, 400_000  # labels, from which "auto" takes an index, and this one
 _BLOCK = 16_384  # labels that are scored at once
 _MOST_PLACES = 200  # that an index is asked for
@@ -103,8 +103,7 @@ class LabelIndex:
     effort : int
         How far a search goes: candidates that HNSW keeps, cells that IVF visits.
     recall : float
-        Share of the ten best labels by the exact search that it finds, as measured. It finds as large a share of the
-        hundred best, which are the candidates of what ranks anew.
+        Share of the ten best labels by the exact search that it finds, as measured.
     """
 
     kind: str
@@ -146,12 +145,11 @@ class LabelIndex:
             most = cells
         index.add(embeddings)
         found = cls(kind, index, 0, 0.0)
-        best = exact_topk(queries, lanes, Link(np.float32(1), np.float32(0)), RECALL_CANDIDATES, None).labels
+        best = exact_topk(queries, lanes, Link(np.float32(1), np.float32(0)), RECALL_PLACES, None).labels
         found.effort = 16 if kind == "hnsw" else 1
         while True:
-            found.recall = found.recall_of(queries, best[:, :RECALL_PLACES], lanes)
-            enough = wanted + (1 - wanted) / 2  # so that other rows reach it too
-            if found.recall >= enough and found.recall_of(queries, best, lanes) >= enough:
+            found.recall = found.recall_of(queries, best, lanes)
+            if found.recall >= wanted + (1 - wanted) / 2:  # so that other rows reach it too
                 return found
             if found.effort >= most:
                 return None
@@ -166,10 +164,11 @@ class LabelIndex:
     def candidates(self, queries: npt.NDArray[np.float32], k: int, lanes: Lanes) -> npt.NDArray[np.int32]:
         """Labels that the index finds for each row, -1 where it finds fewer than k."""
         faiss = _faiss()
+        effort = self.effort * -(-k // RECALL_PLACES)  # it was set up for ten labels, and more take a wider search
         if self.kind == "hnsw":
-            how = faiss.SearchParametersHNSW(efSearch=max(self.effort, 2 * k))
+            how = faiss.SearchParametersHNSW(efSearch=max(effort, 2 * k))
         else:
-            how = faiss.SearchParametersIVF(nprobe=self.effort)
+            how = faiss.SearchParametersIVF(nprobe=effort)
         _, places = self.index.search(queries, k, params=how)
         known = np.append(lanes.labels[lanes.labels >= 0], np.int32(-1))
         return np.asarray(known[places], np.int32)

@@ -15,7 +15,7 @@ from longtail.corpus.pretrained import encoder_like, load_encoder
 from longtail.corpus.token_rows import FIRST_WORD, WORDS, Tokens
 from longtail.corpus.word_vectors import read_vectors
 from longtail.errors import InputError, MissingExtraError, ParameterError
-from longtail.propensity.base import is_number
+from longtail.learners.checks import check_shares, check_whole
 
 if TYPE_CHECKING:
     from longtail.learners.neural.batches import TokenRows
@@ -40,17 +40,6 @@ class Encoder(BaseEstimator):
 
     @abstractmethod
     def _check_parameters(self) -> None: ...
-
-    def _check_whole(self, **least: int) -> None:
-        for name, low in least.items():
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | np.integer) or not low <= value < 2**31:
-                raise ParameterError(name, value, f"must be a whole number of at least {low}")
-
-    def _check_shares(self, *names: str) -> None:
-        for name in names:
-            if not (is_number(getattr(self, name)) and 0 <= getattr(self, name) < 1):
-                raise ParameterError(name, getattr(self, name), "must be a number of at least 0 and below 1")
 
 
 class Pretrained(Encoder):
@@ -113,7 +102,7 @@ class Pretrained(Encoder):
             raise ParameterError("name", self.name, "must be the name or directory of a pretrained encoder")
         if self.pooling not in ("cls", "mean"):
             raise ParameterError("pooling", self.pooling, "must be cls or mean")
-        self._check_whole(layers=1, freeze=0)
+        check_whole(self, layers=1, freeze=0)
         if find_spec("transformers") is None:
             raise MissingExtraError("A pretrained encoder", "neural")
 
@@ -173,7 +162,7 @@ class _OfWords(Encoder):
     def _made(self, words: WordTable) -> EncoderModule: ...
 
     def _check_vectors(self) -> None:
-        self._check_whole(dimensions=1)
+        check_whole(self, dimensions=1)
         if self.vectors is not None:
             if not isinstance(self.vectors, str):
                 raise ParameterError("vectors", self.vectors, "must be the name of a file, or None")
@@ -233,8 +222,8 @@ class BiLSTM(_OfWords):
 
     def _check_parameters(self) -> None:
         self._check_vectors()
-        self._check_whole(hidden=1, depth=1)
-        self._check_shares("dropout", "state_dropout")
+        check_whole(self, hidden=1, depth=1)
+        check_shares(self, "dropout", "state_dropout")
 
 
 class CNN(_OfWords):
@@ -291,8 +280,8 @@ class CNN(_OfWords):
 
     def _check_parameters(self) -> None:
         self._check_vectors()
-        self._check_whole(filters=1, parts=1, hidden=1)
-        self._check_shares("dropout")
+        check_whole(self, filters=1, parts=1, hidden=1)
+        check_shares(self, "dropout")
         try:
             sizes = list(self.sizes)
         except TypeError:

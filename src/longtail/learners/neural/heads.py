@@ -13,10 +13,10 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 
 from longtail.errors import ParameterError
+from longtail.learners.checks import check_shares, check_whole
 from longtail.learners.neural.batches import TokenRows
 from longtail.learners.neural.clusters import LabelClusters, cluster_labels
 from longtail.learners.neural.label_words import words_of
-from longtail.propensity.base import is_number
 from longtail.weighting import Weighting
 
 if TYPE_CHECKING:
@@ -83,17 +83,6 @@ class Head(BaseEstimator):
 
     @abstractmethod
     def _check_parameters(self) -> None: ...
-
-    def _check_whole(self, **least: int) -> None:
-        for name, low in least.items():
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | np.integer) or not low <= value < 2**31:
-                raise ParameterError(name, value, f"must be a whole number of at least {low}")
-
-    def _check_dropout(self) -> None:
-        dropout: Any = getattr(self, "dropout", 0)
-        if not (is_number(dropout) and 0 <= dropout < 1):
-            raise ParameterError("dropout", dropout, "must be a number of at least 0 and below 1")
 
 
 class RankingHead(Head):
@@ -186,8 +175,8 @@ class RankingHead(Head):
         return None if self.cluster_size is None else int(self.cluster_size)
 
     def _check_parameters(self) -> None:
-        self._check_whole(dimensions=2, retrieved=1)
-        self._check_dropout()
+        check_whole(self, dimensions=2, retrieved=1)
+        check_shares(self, "dropout")
         size = self.cluster_size
         if size not in (None, "auto") and (
             isinstance(size, bool) or not isinstance(size, int | np.integer) or not 1 <= size < 2**31
@@ -254,7 +243,7 @@ class AttentionHead(Head):
         return int(self.candidates)
 
     def _check_parameters(self) -> None:
-        self._check_whole(flat_below=1, cluster_size=2, candidates=1)
+        check_whole(self, flat_below=1, cluster_size=2, candidates=1)
         try:
             hidden = list(self.hidden)
         except TypeError:
@@ -310,8 +299,8 @@ class AdaptiveHead(Head):
         )
 
     def _check_parameters(self) -> None:
-        self._check_whole(clusters=1, hidden=1, shrink=1)
-        self._check_dropout()
+        check_whole(self, clusters=1, hidden=1, shrink=1)
+        check_shares(self, "dropout")
 
 
 def _tensor(array: npt.NDArray[Any]) -> Tensor:

@@ -22,6 +22,7 @@ from longtail.engine.progress import show_progress
 from longtail.engine.tensors import Tensors
 from longtail.engine.topk import TopK
 from longtail.errors import InputError, MissingExtraError, ParameterError
+from longtail.learners.checks import check_shares, check_whole
 from longtail.learners.estimate import Estimate
 from longtail.learners.held_out import split_rows
 from longtail.learners.linear.training import digest_of
@@ -172,24 +173,16 @@ class NeuralClassifier(NeuralRanker):
         self.memory_limit = memory_limit
 
     def _check_parameters(self) -> None:
-        for name, least in dict.fromkeys(("passes", "batch", "at_once", "checks", "patience"), 1).items() | {
-            ("seed", 0)
-        }:
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | np.integer) or not least <= value < 2**31:
-                raise ParameterError(name, value, f"must be a whole number from {least} to {2**31 - 1}")
+        check_whole(self, passes=1, batch=1, at_once=1, checks=1, patience=1, seed=0)
         for name in ("rate", "head_rate", "clip", "layer_decay"):
             value = getattr(self, name)
             if not (is_number(value) and 0 < value < math.inf):
                 raise ParameterError(name, value, "must be a number above 0")
         if not (is_number(self.weight_decay) and 0 <= self.weight_decay < math.inf):
             raise ParameterError("weight_decay", self.weight_decay, "must be a number of at least 0")
-        for name in ("warm_up", "held_out", "average_from"):
-            value, most = getattr(self, name), name == "average_from"
-            if not (is_number(value) and (0 <= value < 1 or (most and value == 1))):
-                raise ParameterError(
-                    name, value, f"must be a number of at least 0 and {'at most' if most else 'below'} 1"
-                )
+        check_shares(self, "warm_up", "held_out")
+        if not (is_number(self.average_from) and 0 <= self.average_from <= 1):
+            raise ParameterError("average_from", self.average_from, "must be a number from 0 to 1")
         for name, kind in (("encoder", Encoder), ("head", Head)):
             if getattr(self, name) is not None and not isinstance(getattr(self, name), kind):
                 raise ParameterError(name, getattr(self, name), f"must be one of longtail's {name}s, or None")

@@ -48,9 +48,9 @@ class HeadModule(nn.Module):
     def ranked(self, encoded: Encoded, k: int, allowed: npt.NDArray[np.bool_], candidates: Candidates | None) -> TopK:
         """Rank the k best of the allowed labels for each row, by log-odds or what stands for them."""
 
+    @abstractmethod
     def log_odds(self, encoded: Encoded, labels: Tensor) -> Tensor:
         """Scores of chosen labels, of shape (rows, labels), as `ranked` gives them."""
-        raise NotImplementedError
 
     def tables(self) -> list[Tensor]:
         """Parameters of which a step changes only some rows: their gradients are sparse."""
