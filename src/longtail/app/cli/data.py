@@ -53,7 +53,9 @@ def vectors(
     source: Annotated[
         Path,
         typer.Argument(
-            metavar="SOURCE", help="Word vectors: GloVe or word2vec text, also compressed, or JSON.", show_default=False
+            metavar="SOURCE",
+            help="Word vectors: GloVe or word2vec text, also compressed, JSON or .npy.",
+            show_default=False,
         ),
     ],
     out: Annotated[Path, typer.Argument(metavar="OUT", help=".npz file to write.", show_default=False)],

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import astuple
@@ -40,13 +39,13 @@ if TYPE_CHECKING:
     from longtail.learners.neural.modules.network import Network
     from longtail.learners.neural.parallel import Place
     from longtail.learners.neural.ranking import Stack
-    from longtail.learners.neural.training import Proposed, Settings, Trainer
+    from longtail.learners.neural.training import Proposed, Settings
 
 LossName = Literal["bce", "grank", "margin", "negative-mining"]
 Precision = Literal["float32", "bfloat16"]
 
 _JUDGED_ROWS, _LINK_PLACES = 2000, 50
-_PILOT_STEPS = 3
+_PILOT_STEPS = 4
 _COPIES = 5  # weights, gradients, their means and squares, and the best weights so far
 
 
@@ -94,6 +93,9 @@ class NeuralClassifier(NeuralRanker):
     average_from : float
         Share of the passes after which weights are averaged over all checks to come (stochastic weight averaging); 1
         for never.
+    keep_frozen : bool
+        Whether the encoder's frozen layers run once over all rows, on a CPU, with the results in a temporary file of
+        2 bytes x tokens x width, instead of in every pass.
     precision : {"float32", "bfloat16"}
         Of the matrix products while training.
     device : str
@@ -142,6 +144,7 @@ class NeuralClassifier(NeuralRanker):
         checks: int = 1,
         patience: int = 5,
         average_from: float = 1.0,
+        keep_frozen: bool = True,
         precision: Precision = "float32",
         device: str = "auto",
         seed: int = 0,
@@ -166,6 +169,7 @@ class NeuralClassifier(NeuralRanker):
         self.checks = checks
         self.patience = patience
         self.average_from = average_from
+        self.keep_frozen = keep_frozen
         self.precision = precision
         self.device = device
         self.seed = seed
@@ -197,6 +201,8 @@ class NeuralClassifier(NeuralRanker):
             raise ParameterError("loss", self.loss, f"must be {listed} with the head {type(head).__name__}")
         if self.precision not in get_args(Precision):
             raise ParameterError("precision", self.precision, f"must be one of {', '.join(get_args(Precision))}")
+        if not isinstance(self.keep_frozen, bool | np.bool_):
+            raise ParameterError("keep_frozen", self.keep_frozen, "must be True or False")
         _check_device(self.device)
         if isinstance(self.label_texts, str):
             raise ParameterError("label_texts", self.label_texts, "must be a text for each label")
@@ -359,6 +365,7 @@ class NeuralClassifier(NeuralRanker):
             at_once=int(self.at_once),
             passes=int(self.passes),
             rates=rates,
+            keep_frozen=bool(self.keep_frozen),
             precision=self.precision,
             seed=int(self.seed),
         )
@@ -396,22 +403,20 @@ class NeuralClassifier(NeuralRanker):
         encoder, head = self._parts()
         levels = head.levels(rows, Y, self.label_texts, int(self.seed), self.threads)
         threads = thread_count(self.threads)
-        with one_torch_thread():
+        some = np.random.default_rng(int(self.seed)).permutation(len(rows))[: _PILOT_STEPS * int(self.batch)]
+        with one_torch_thread(), show_progress(False):
             network = learner._begin(encoder, head, levels[0], rows, X.shape[1], [])
-            trainer: Trainer = Trainer(network, rows, levels[0].Y, None, self._settings(), threads, Place())
-            times, seen = [], 0
+            trainer = Trainer(network, rows.some(some), levels[0].Y[some], None, self._settings(), threads, Place())
+            seconds = []
             with closing(trainer):
-                start = time.perf_counter()
                 for progress in trainer.run(0):
-                    now = time.perf_counter()
-                    times.append((now - start) / progress.rows)
-                    start, seen = now, seen + progress.rows
-                    if len(times) > _PILOT_STEPS:
+                    seconds.append(progress.seconds / progress.rows)
+                    if len(seconds) == 2 * trainer.steps_a_pass:  # the first pass is slower
                         break
         size = sum(parameter.numel() for parameter in network.parameters()) * 4
-        seconds = float(np.median(times[1:] or times)) * len(rows) * int(self.passes) * (1 - self.held_out)
+        a_row = float(np.median(seconds[len(seconds) // 2 :]))
         return Estimate(
-            seconds=seconds * len(levels),
+            seconds=a_row * len(rows) * int(self.passes) * (1 - self.held_out) * len(levels),
             peak_memory_mb=(resident_memory() + _COPIES * size) / 1e6,
             model_mb=size / 1e6 * len(levels),
             block_mb=0.0,

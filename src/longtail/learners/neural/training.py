@@ -21,6 +21,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from longtail.engine.pool import Crew
 from longtail.learners.neural.batches import TokenRows, bucketed
+from longtail.learners.neural.frozen import FrozenStates
 from longtail.learners.neural.modules.encoder import drawn_from
 from longtail.learners.neural.modules.head import Candidates, Truth
 from longtail.learners.neural.modules.network import Network
@@ -40,6 +41,7 @@ class Settings:
     rates: Rates
     precision: str
     seed: int
+    keep_frozen: bool = True
 
 
 class Proposed(NamedTuple):
@@ -92,9 +94,13 @@ class Trainer:
         self.optimiser = Optimiser(network, settings.rates, self.steps)
         self._crew, self._threads = Crew(threads), threads
         self._wrapped = self._shared() if place.size > 1 else None
+        self._frozen: FrozenStates | None = None
 
     def run(self, first: int) -> Iterator[Progress]:
         """Take the steps from number `first` on; what is drawn in one depends on the seed and its number alone."""
+        is_alone = self.place.size == 1 and self.network.device.type == "cpu"
+        if self._frozen is None and self.settings.keep_frozen and self.network.encoder.is_parted and is_alone:
+            self._frozen = FrozenStates(self.network.encoder, self.rows, self._threads)
         for number in range(first // self.steps_a_pass, self.settings.passes):
             rng = np.random.default_rng([self.settings.seed, number])
             for at, rows in enumerate(bucketed(self.rows.lengths, self.settings.batch, rng)):
@@ -110,8 +116,10 @@ class Trainer:
         return DistributedDataParallel(self.network, find_unused_parameters=True)
 
     def close(self) -> None:
-        """Let the threads go."""
+        """Let the threads and what was kept go."""
         self._crew.close()
+        if self._frozen is not None:
+            self._frozen.close()
 
     def _gradients(self, rows: Int64, step: int) -> tuple[float, list[Tensor | None]]:
         self.network.train()
@@ -161,9 +169,10 @@ class Trainer:
         own = self.Y[rows]
         truth = Truth(torch.from_numpy(own.indptr.astype(np.int64)), torch.from_numpy(own.indices.astype(np.int64)))
         truth = Truth(*(part.to(device) for part in truth))
+        read = tokens.to(device) if self._frozen is None else self._frozen.batch(rows)
         use_half = self.settings.precision == "bfloat16"
         with torch.autocast(device.type, torch.bfloat16, enabled=use_half):
-            found: Tensor = network(tokens.to(device), mask.to(device), truth, share, self.candidates(rows))
+            found: Tensor = network(read, mask.to(device), truth, share, self.candidates(rows))
         return found.float()
 
     def candidates(self, rows: Int64) -> Candidates | None:

@@ -26,6 +26,13 @@ class Encoded(NamedTuple):
     vector: Tensor
 
 
+class Below(NamedTuple):
+    """What the lowest layers made of texts: states of all tokens, and those of the [CLS] token in each layer."""
+
+    states: Tensor
+    marks: Tensor
+
+
 class EncoderModule(nn.Module):
     """An encoder: from tokens to states and a vector.
 
@@ -47,6 +54,19 @@ class EncoderModule(nn.Module):
     @abstractmethod
     def forward(self, tokens: Tensor, mask: Tensor) -> Encoded:
         """Encode texts; `tokens` holds ids, of shape (texts, places), and `mask` is true where there is one."""
+
+    @property
+    def is_parted(self) -> bool:
+        """Whether its lowest layers are frozen and can run apart from the others."""
+        return False
+
+    def below(self, tokens: Tensor, mask: Tensor) -> Below:
+        """What the frozen layers make of texts."""
+        raise NotImplementedError
+
+    def above(self, below: Below, mask: Tensor) -> Encoded:
+        """Encode texts from what the frozen layers made of them."""
+        raise NotImplementedError
 
     @abstractmethod
     def layers(self) -> list[list[nn.Parameter]]:

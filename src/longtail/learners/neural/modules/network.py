@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from longtail.learners.neural.modules.encoder import EncoderModule
+from longtail.learners.neural.modules.encoder import Below, EncoderModule
 from longtail.learners.neural.modules.head import Candidates, HeadModule, Truth
 
 
@@ -23,10 +23,16 @@ class Network(nn.Module):
         self.encoder, self.head = encoder, head
 
     def forward(
-        self, tokens: Tensor, mask: Tensor, truth: Truth, share: float, candidates: Candidates | None = None
+        self,
+        tokens: Tensor | Below,
+        mask: Tensor,
+        truth: Truth,
+        share: float,
+        candidates: Candidates | None = None,
     ) -> Tensor:
-        """Sum of the losses of some rows."""
-        return self.head.loss(self.encoder(tokens, mask), truth, share, candidates).sum()
+        """Sum of the losses of some rows, given by their tokens or by what the frozen layers made of those."""
+        encoded = self.encoder.above(tokens, mask) if isinstance(tokens, Below) else self.encoder(tokens, mask)
+        return self.head.loss(encoded, truth, share, candidates).sum()
 
     def groups(self) -> tuple[list[list[nn.Parameter]], list[nn.Parameter], list[Tensor]]:
         """Parameters that are trained: the encoder's layers, the head's, and the head's with sparse gradients."""

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import copy
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from longtail.errors import InputError
-from longtail.learners.neural.modules.encoder import Encoded, EncoderModule, masked_mean, with_own_dropout
+from longtail.learners.neural.modules.encoder import (
+    Below,
+    Encoded,
+    EncoderModule,
+    masked_mean,
+    with_own_dropout,
+)
 
 Pooling = Literal["cls", "mean"]
+
+_here = threading.local()
 
 
 class PretrainedEncoder(EncoderModule):
@@ -23,7 +35,7 @@ class PretrainedEncoder(EncoderModule):
         Last layers whose [CLS] is taken.
     pooling : {"cls", "mean"}
     freeze : int
-        Lowest layers that are not trained, with the token embeddings if there are any.
+        Lowest layers that are not trained, with the token embeddings if there are any; nothing is dropped in them.
     """
 
     def __init__(self, model: Any, layers: int, pooling: Pooling, freeze: int) -> None:
@@ -42,9 +54,13 @@ class PretrainedEncoder(EncoderModule):
             if hasattr(module, "num_attention_heads") and hasattr(getattr(module, "dropout", None), "p"):
                 module.dropout.p = 0.0
         self._unused(model)
+        self.frozen = min(freeze, int(model.config.num_hidden_layers))
         for layer in self.layers()[: freeze + 1] if freeze else []:
             for parameter in layer:
                 parameter.requires_grad_(False)
+        for block in self._blocks():
+            block.register_forward_hook(self._keep_mark)
+        self._halves: tuple[Any, Any] | None = None
 
     @staticmethod
     def _unused(model: Any) -> None:
@@ -66,20 +82,77 @@ class PretrainedEncoder(EncoderModule):
         """Encode texts; XLNet, whose [CLS] is last, gets its padding on the left."""
         if self.is_xlnet:
             tokens, mask = _shifted(tokens, mask, self.padding)
-        found = self.model(input_ids=tokens, attention_mask=mask.to(torch.long), output_hidden_states=True)
-        states = found.hidden_states[-1]
+        with _marks() as marks:
+            states = self.model(input_ids=tokens, attention_mask=mask.to(torch.long)).last_hidden_state
+        return self._encoded(states, mask, marks)
+
+    def _encoded(self, states: Tensor, mask: Tensor, marks: list[Tensor]) -> Encoded:
         if self.pooling == "mean":
             return Encoded(states, mask, masked_mean(states, mask))
-        place = -1 if self.is_xlnet else 0
-        last = [layer[:, place] for layer in found.hidden_states[-self.taken :]]
-        return Encoded(states, mask, torch.cat(last, dim=1))
+        if len(marks) < self.taken:
+            raise InputError(f"The encoder {type(self.model).__name__} has no layers that can be told apart.")
+        last = states[:, -1 if self.is_xlnet else 0]
+        return Encoded(states, mask, torch.cat([*marks[len(marks) - self.taken : -1], last], dim=1))
+
+    @property
+    def is_parted(self) -> bool:
+        """Whether what the frozen layers make can be kept, so that only the others run."""
+        families = ("deberta", "deberta-v2", "mpnet")  # their layers need more than the states of those below
+        stack = getattr(getattr(self.model, "encoder", None), "layer", None)
+        is_stack = isinstance(stack, nn.ModuleList) and hasattr(self.model, "embeddings")
+        return is_stack and self.frozen > 0 and self.model.config.model_type not in families
+
+    def below(self, tokens: Tensor, mask: Tensor) -> Below:
+        """What the frozen layers make of texts."""
+        with _marks() as marks:
+            states = self._parted()[0](input_ids=tokens, attention_mask=mask.to(torch.long)).last_hidden_state
+        own = self.model.config.num_hidden_layers - self.frozen
+        needed = marks[len(marks) - max(self.taken - own, 0) :] if self.pooling == "cls" else []
+        return Below(states, torch.stack(needed, dim=1) if needed else states[:, :0])
+
+    def above(self, below: Below, mask: Tensor) -> Encoded:
+        """Encode texts from what the frozen layers made of them."""
+        with _marks() as marks:
+            states = self._parted()[1](inputs_embeds=below.states, attention_mask=mask.to(torch.long)).last_hidden_state
+        return self._encoded(states, mask, [*below.marks.unbind(dim=1), *marks])
+
+    def train(self, mode: bool = True) -> PretrainedEncoder:
+        """Set the mode of the layers that are trained."""
+        super().train(mode)
+        for part in self._frozen_parts():
+            part.eval()
+        return self
+
+    def _frozen_parts(self) -> list[nn.Module]:
+        if not self.frozen:
+            return []
+        embedded = getattr(self.model, "embeddings", None)
+        return [self.embedding() if embedded is None else embedded, *self._blocks()[: self.frozen]]
+
+    def _parted(self) -> tuple[Any, Any]:
+        """Two models that share this one's layers: one up to the last frozen layer, one from there on."""
+        if self._halves is None:
+            lower, upper = _shallow(self.model), _shallow(self.model)
+            for half, some in ((lower, slice(None, self.frozen)), (upper, slice(self.frozen, None))):
+                half._modules["encoder"] = _shallow(half.encoder)
+                half.encoder._modules["layer"] = nn.ModuleList(list(self._blocks())[some])
+            upper._modules["embeddings"] = _Given()
+            self._halves = lower, upper
+        return self._halves
+
+    def _keep_mark(self, module: nn.Module, inputs: Any, output: Any) -> None:
+        marks = getattr(_here, "marks", None)
+        if marks is not None:
+            states = output[0] if isinstance(output, tuple) else output
+            marks.append(states[-1] if self.is_xlnet else states[:, 0])
+
+    def _blocks(self) -> nn.ModuleList:
+        stacks = (part for part in self.model.modules() if isinstance(part, nn.ModuleList))
+        return max(stacks, key=len, default=nn.ModuleList())
 
     def layers(self) -> list[list[nn.Parameter]]:
         """Embeddings, then each block; what belongs to no block goes with the last one."""
-        stack = max(
-            (part for part in self.model.modules() if isinstance(part, nn.ModuleList)), key=len, default=nn.ModuleList()
-        )
-        blocks = [list(block.parameters()) for block in stack]
+        blocks = [list(block.parameters()) for block in self._blocks()]
         if not blocks:
             raise InputError(f"The encoder {type(self.model).__name__} has no layers that can be told apart.")
         embedded = list(self.embedding().parameters())
@@ -93,6 +166,30 @@ class PretrainedEncoder(EncoderModule):
         """Embeddings of the tokens."""
         found: nn.Module = self.model.get_input_embeddings()
         return found
+
+
+class _Given(nn.Module):
+    """Stands in the place of the embeddings of a model that is given states instead of tokens."""
+
+    def forward(self, *, inputs_embeds: Tensor, **others: Any) -> Tensor:
+        return inputs_embeds
+
+
+def _shallow(module: Any) -> Any:
+    """Another module with the same parts."""
+    found = copy.copy(module)
+    found._modules = dict(module._modules)
+    return found
+
+
+@contextmanager
+def _marks() -> Iterator[list[Tensor]]:
+    """States of the [CLS] token in all layers that run meanwhile, in this thread."""
+    _here.marks = marks = list[Tensor]()
+    try:
+        yield marks
+    finally:
+        _here.marks = None
 
 
 def _shifted(tokens: Tensor, mask: Tensor, padding: int) -> tuple[Tensor, Tensor]:

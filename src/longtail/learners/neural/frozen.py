@@ -1,0 +1,85 @@
+"""What frozen layers make of the rows, kept: they run once instead of in every pass."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from longtail.engine.pool import in_chunks
+from longtail.errors import ParameterError
+from longtail.learners.neural.batches import TokenRows, by_length
+from longtail.learners.neural.modules.encoder import Below, EncoderModule
+
+Int64 = npt.NDArray[np.int64]
+Float16 = npt.NDArray[np.float16]
+
+_AT_ONCE = 32  # rows
+
+
+class FrozenStates:
+    """What the frozen layers of an encoder make of all rows, in numbers of sixteen bits.
+
+    They are in a file that goes with the process. Rows run in batches that depend on nothing but their lengths, so the
+    numbers are the same each time.
+
+    Parameters
+    ----------
+    encoder : EncoderModule
+        Parted, on a CPU.
+    rows : TokenRows
+    threads : int
+    """
+
+    def __init__(self, encoder: EncoderModule, rows: TokenRows, threads: int) -> None:
+        self._lengths = np.maximum(rows.lengths, 1)
+        self._begins = np.concatenate([np.zeros(1, np.int64), np.cumsum(self._lengths)])
+        n_tokens, width = int(self._begins[-1]), encoder.width
+        _check_disk(2 * n_tokens * width)
+        self._file = tempfile.TemporaryFile(prefix="longtail-")  # noqa: SIM115
+        self._states: Float16 = np.memmap(self._file, np.float16, "w+", shape=(n_tokens, width))
+        batches = by_length(rows.lengths, _AT_ONCE)
+        encoder.eval()
+        with torch.inference_mode():
+            marks = encoder.below(*rows.batch(np.zeros(1, np.int64), encoder.padding)).marks.shape[1]
+        self._marks: Float16 = np.empty((len(rows), marks, width), np.float16)
+
+        def run(first: int, last: int) -> None:
+            torch.set_num_threads(1)  # of this thread
+            with torch.inference_mode():
+                for chosen in batches[first:last]:
+                    tokens, mask = rows.batch(chosen, encoder.padding)
+                    found = encoder.below(tokens, mask)
+                    self._states[self._places(chosen)] = found.states[mask].numpy()
+                    self._marks[chosen] = found.marks.numpy()
+
+        in_chunks(run, len(batches), 1, threads, "running the frozen layers")
+
+    def batch(self, rows: Int64) -> Below:
+        """States of some rows, filled up on the right."""
+        lengths = self._lengths[rows]
+        inside = np.arange(int(lengths.max()))[None] < lengths[:, None]
+        states = np.zeros((*inside.shape, self._states.shape[1]), np.float32)
+        states[inside] = self._states[self._places(rows)]
+        return Below(torch.from_numpy(states), torch.from_numpy(self._marks[rows].astype(np.float32)))
+
+    def close(self) -> None:
+        """Let the file go."""
+        self._file.close()
+
+    def _places(self, rows: Int64) -> Int64:
+        """Places of the tokens of some rows, row by row."""
+        lengths = self._lengths[rows]
+        within = np.arange(int(lengths.sum())) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+        return np.asarray(np.repeat(self._begins[rows], lengths) + within)
+
+
+def _check_disk(size: int) -> None:
+    directory = tempfile.gettempdir()
+    free = shutil.disk_usage(directory).free
+    if size > free:
+        needed = f"needs {size / 1e9:.1f} GB in {directory}, which has {free / 1e9:.1f}"
+        raise ParameterError("keep_frozen", True, f"{needed}: set TMPDIR to another place, or keep_frozen to False")
