@@ -161,7 +161,7 @@ def one_step(labels: int, threads: int | None) -> dict[str, Any]:
     Y = sp.csr_array((np.ones(n * 5, np.float32), own.ravel(), np.arange(0, 5 * n + 1, 5)), shape=(n, labels))
     Y.sum_duplicates()
     Y.data[:] = 1
-    head = RankingHead(dimensions=128, cluster_size=64, retrieved=32)
+    head = RankingHead(dimensions=128, cluster_size=64, flat_below=0, retrieved=32)
     learner = NeuralClassifier(encoder=CNN(), head=head, loss="grank", threads=threads)
     learner.n_rows_, learner.label_counts_ = n, np.bincount(Y.indices, minlength=labels)
     tokens = TokenRows(X)

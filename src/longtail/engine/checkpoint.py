@@ -40,6 +40,11 @@ class Checkpoint:
         self._path = next_file()
         self._writes = own == 0
 
+    @property
+    def is_kept(self) -> bool:
+        """Whether what is saved is kept at all."""
+        return self._path is not None and self._writes
+
     def load(self) -> list[npt.NDArray[Any]] | None:
         """Arrays that were saved last, by this run or an earlier one; None if there are none."""
         if self._path is None or not self._path.exists():
@@ -57,7 +62,7 @@ class Checkpoint:
     def save(self, arrays: Sequence[npt.NDArray[Any]]) -> None:
         """Keep these arrays in the place of those before; a run that is killed meanwhile leaves those before."""
         if self._path is None or not self._writes:
-            return
+            return  # as `is_kept` says
         new = self._path.with_name(f"new-{self._path.name}")
         named = {f"array{number}": array for number, array in enumerate(arrays)}
         with open(new, "wb") as file:

@@ -1,13 +1,20 @@
-"""Progress bars: off in the library unless asked for, on standard error, safe to nest."""
+"""Progress bars: off in the library unless asked for, on standard error, safe to nest.
+
+Where standard error is no terminal, as in the log of a night's run, a line stands for the bar every minute.
+"""
 
 from __future__ import annotations
 
+import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Protocol
 
 _visible: ContextVar[bool] = ContextVar("longtail_progress_visible", default=False)
+
+_LINE_EVERY = 60.0  # seconds
 
 
 class Advance(Protocol):
@@ -49,6 +56,9 @@ def progress_bar(description: str, total: int, unit: str = "") -> Iterator[Advan
     if not _visible.get() or total == 0:
         yield _silent
         return
+    if not sys.stderr.isatty():
+        yield _Lines(description, total, unit)
+        return
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -81,3 +91,26 @@ def progress_bar(description: str, total: int, unit: str = "") -> Iterator[Advan
 
 def _silent(steps: int, remark: str = "") -> None:
     """Show nothing."""
+
+
+class _Lines:
+    """A line now and then."""
+
+    def __init__(self, description: str, total: int, unit: str) -> None:
+        self._description, self._total, self._unit = description, total, unit
+        self._done = self._first = 0
+        self._begin = self._last = time.monotonic()
+
+    def __call__(self, steps: int, remark: str = "") -> None:
+        now = time.monotonic()
+        if not self._done and now - self._begin < 1:  # what an earlier run had done says nothing about the speed
+            self._first = steps
+        self._done += steps
+        if now - self._last < _LINE_EVERY:
+            return
+        self._last = now
+        left = (self._total - self._done) * (now - self._begin) / max(self._done - self._first, 1)
+        about = f"{left / 60:,.0f} min left" if left >= 90 else f"{left:.0f} s left"
+        parts = [f"{self._done:,} of {self._total:,} {self._unit}".strip(), about, *([remark] if remark else [])]
+        sys.stderr.write(f"{self._description}: {', '.join(parts)}\n")
+        sys.stderr.flush()

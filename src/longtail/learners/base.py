@@ -263,6 +263,9 @@ class Learner(BaseEstimator):
 
         return Tfidf()
 
+    def _check_features(self, features: Any) -> None:
+        """Refuse features that this learner can't make sense of."""
+
     def _label_norms(self) -> npt.NDArray[np.float64] | None:
         """Norm of each label's classifier without the bias, NaN where there is none; None for a learner without any."""
         return None

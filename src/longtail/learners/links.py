@@ -11,13 +11,12 @@ from longtail.engine.topk import TopK
 from longtail.metrics.hits import are_true
 
 _RIDGE = 1e-3
-_LEAST_SLOPE = 1.0
 
 
-def fit_link(top: TopK, Y: sp.csr_array) -> tuple[float, float]:
+def fit_link(top: TopK, Y: sp.csr_array, least_slope: float = 1.0) -> tuple[float, float]:
     """Slope and offset that turn the scores of a ranking into log-odds, from rows with known labels.
 
-    The order of the labels stays: the slope is above 0.
+    The order of the labels stays: the slope is at least `least_slope`, which is above 0.
 
     Examples
     --------
@@ -32,8 +31,8 @@ def fit_link(top: TopK, Y: sp.csr_array) -> tuple[float, float]:
         return 1.0, 0.0
     all_alike = truth.all() or not truth.any()
     slope, offset = (0.0, 0.0) if all_alike else fit_logistic(scores[:, None], truth, _RIDGE)
-    if slope < _LEAST_SLOPE:
-        slope, offset = _LEAST_SLOPE, _offset_for(_LEAST_SLOPE * scores, (float(truth.sum()) + 1) / (len(truth) + 2))
+    if slope < least_slope:
+        slope, offset = least_slope, _offset_for(least_slope * scores, (float(truth.sum()) + 1) / (len(truth) + 2))
     return float(slope), float(offset)
 
 

@@ -20,7 +20,7 @@ from longtail.corpus.text_embedding import TfidfEmbedding
 from longtail.corpus.token_rows import Tokens
 from longtail.engine.topk import TopK
 from longtail.errors import InputError, ParameterError
-from longtail.learners.base import Learner
+from longtail.learners.base import Learner, nested
 from longtail.learners.estimate import Estimate
 from longtail.learners.explanation import Explanation
 from longtail.learners.label_trees import LabelTree
@@ -175,6 +175,9 @@ class TextLearner(Learner):
             check = getattr(part, "_check_parameters", None)
             if check is not None:
                 check()
+        if self.learner is not None:
+            for _, part in nested(self.learner):
+                part._check_features(self._made_features())
 
     def _fit(self, X: sp.csr_array, Y: sp.csr_array) -> None:
         self.learner_ = (OneVsRest() if self.learner is None else clone(self.learner)).fit(X, Y)

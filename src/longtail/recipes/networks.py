@@ -30,19 +30,30 @@ _LIGHTXML = (
 _XML_CNN = "Liu, Chang, Wu and Yang: Deep Learning for Extreme Multi-label Text Classification. SIGIR 2017."
 
 
-def _xgrank(weighting: str | None, loss: LossName = "grank", ramp: bool = True) -> Build:
+def _xgrank(weighting: str | None, loss: LossName = "grank") -> Build:
     """Constants of the paper; its backbones are three times as large as the one that is at hand without a hub."""
 
     def build(propensity: Propensity | str | None) -> Learner:
         from longtail.learners import NeuralClassifier, Pretrained, RankingHead
 
         return NeuralClassifier(
-            encoder=Pretrained("minilm", layers=5), head=RankingHead(dimensions=512, retrieved=32, ramp=ramp),
+            encoder=Pretrained("minilm", layers=5), head=RankingHead(dimensions=512, retrieved=32),
             loss=loss, weighting=weighting and weighting_named(weighting, propensity), rate=1e-4, head_rate=1e-3,
             warm_up=0.1, batch=32,
         )  # fmt: skip
 
     return build
+
+
+def _lightxml(propensity: Propensity | str | None) -> Learner:
+    """Constants of the paper's code; what it calls the group of a label is a cluster here."""
+    from longtail.learners import NeuralClassifier, Pretrained, RankingHead
+
+    head = RankingHead(dimensions=512, texts=False, cluster_size=100, retrieved=75, ramp=False)
+    return NeuralClassifier(
+        encoder=Pretrained("minilm", layers=5), head=head, loss="bce", rate=1e-4, head_rate=1e-3, warm_up=0.1,
+        batch=16, average_from=0.5,
+    )  # fmt: skip
 
 
 def _attentionxml(weighting: str | None) -> Build:
@@ -76,7 +87,7 @@ def _xml_cnn(propensity: Propensity | str | None) -> Learner:
 
     return NeuralClassifier(
         encoder=CNN(filters=128, sizes=(2, 4, 8), parts=8, hidden=512, dropout=0.25),
-        head=RankingHead(dimensions=512, cluster_size=None, dropout=0.5), loss="bce", rate=1e-3, head_rate=1e-3,
+        head=RankingHead(dimensions=512, texts=False, cluster_size=None), loss="bce", rate=1e-3, head_rate=1e-3,
         warm_up=0.02, weight_decay=0.0, batch=64, passes=15,
     )  # fmt: skip
 
@@ -110,7 +121,7 @@ NETWORKS = (
         "lightxml",
         "A transformer, and clusters of labels whose retriever gives the negatives; each label on its own.",
         _LIGHTXML,
-        _xgrank(None, loss="bce", ramp=False),
+        _lightxml,
     ),
     Recipe(
         "attentionxml",

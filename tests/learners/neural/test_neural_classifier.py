@@ -5,11 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from sklearn.base import clone
 
 pytest.importorskip("torch", reason="the networks are trained with torch")
 pytest.importorskip("tokenizers", reason="texts become tokens by the library tokenizers")
 
 from longtail import CentroidReranker, Model, RankNet, TAug, TextLearner, datasets, load, recipe, resumable
+from longtail.corpus import Tokens
 from longtail.engine.augmentation import Augmentation
 from longtail.errors import InputError, Interrupted, ParameterError
 from longtail.learners import CNN, AdaptiveHead, AttentionHead, BiLSTM, NeuralClassifier, RankingHead
@@ -58,7 +60,7 @@ class TestContractOfClusters(NeuralContract):
     exact = False
 
     def make(self, **params):
-        head = RankingHead(dimensions=16, dropout=0.1, cluster_size=3, retrieved=3)
+        head = RankingHead(dimensions=16, dropout=0.1, cluster_size=3, flat_below=0, retrieved=3)
         return small(**{"head": head, "loss": "grank", **params})
 
 
@@ -85,7 +87,7 @@ ENCODERS = {
 }
 HEADS = {
     "flat": RankingHead(dimensions=64, dropout=0.0),
-    "clusters": RankingHead(dimensions=64, dropout=0.0, cluster_size=8, retrieved=4),
+    "clusters": RankingHead(dimensions=64, dropout=0.0, cluster_size=8, flat_below=0, retrieved=4),
     "attention": AttentionHead(hidden=(32,)),
     "tree": AttentionHead(hidden=(32,), flat_below=10, cluster_size=4, candidates=6),
     "gates": AdaptiveHead(clusters=2, hidden=64, dropout=0.0),
@@ -238,11 +240,32 @@ def _weights_after(learner, X, Y, passes):
 
 def test_retrieval_is_measured():
     X, Y = small_data(n_rows=120)
-    head = RankingHead(dimensions=16, cluster_size=4, retrieved=1)
+    head = RankingHead(dimensions=16, cluster_size=4, flat_below=0, retrieved=1)
     few = small(head=head).fit(as_tokens(X), Y).recall_
-    most = small(head=RankingHead(dimensions=16, cluster_size=4, retrieved=99)).fit(as_tokens(X), Y).recall_
+    most = small(head=clone(head).set_params(retrieved=99)).fit(as_tokens(X), Y).recall_
     assert 0 < few < 1
     assert most == 1.0
+    tree = AttentionHead(hidden=(8,), flat_below=6, cluster_size=3, candidates=1)
+    assert 0 < small(head=tree, passes=20).fit(as_tokens(X), Y).recall_ < 1
+    assert small(head=clone(tree).set_params(candidates=99)).fit(as_tokens(X), Y).recall_ == 1.0
+
+
+@pytest.mark.parametrize("name", ["clusters", "tree"])
+def test_only_the_allowed_labels_are_retrieved(name):
+    """Each label alone is found in every row, though one cluster or two are looked into."""
+    X, Y = small_data(n_rows=60)
+    X = as_tokens(X)
+    few = {"clusters": {"retrieved": 1}, "tree": {"candidates": 1}}[name]
+    learner = small(head=clone(HEADS[name]).set_params(**few), passes=1).fit(X, Y)
+    for label in np.flatnonzero(learner.label_counts_):
+        assert (learner.predict_topk(X, 1, only=[label]).labels == label).all()
+
+
+def test_tokens_that_the_encoder_does_not_read_are_refused(tmp_path):
+    texts, Y = ["a red car", "a blue bus"], [[1, 0], [0, 1]]
+    for features in (Tokens(tokenizer="minilm"), "tfidf", Tokens(vectors="other.npz")):
+        with pytest.raises(ParameterError, match="what the encoder reads"):
+            TextLearner(features=features, learner=small()).fit(texts, Y)
 
 
 def test_costs_change_what_is_learned():
@@ -307,6 +330,8 @@ def test_models_are_kept_whole(tmp_path):
     [
         {"passes": 0}, {"batch": 1.5}, {"rate": 0}, {"head_rate": -1}, {"clip": 0}, {"warm_up": 1}, {"held_out": 1},
         {"average_from": 2}, {"loss": "hinge"}, {"precision": "float64"}, {"device": "tpu?"}, {"device": "cuda:7"},
+        {"device": "mps"}, {"at_once": 0}, {"keep_frozen": "yes"}, {"head": RankingHead(flat_below=-1)},
+        {"head": AttentionHead(), "label_texts": ["a"] * 12}, {"head": RankingHead(texts=2)},
         {"encoder": "bert"}, {"head": 3}, {"label_texts": "names"}, {"weighting": "heavy"}, {"seed": -1},
         {"encoder": CNN(sizes=())}, {"encoder": CNN(dropout=1)}, {"encoder": BiLSTM(hidden=0)},
         {"head": RankingHead(dimensions=1)}, {"head": RankingHead(cluster_size=0)}, {"head": AttentionHead(hidden=3)},

@@ -15,23 +15,26 @@ pytest.importorskip("torch", reason="the networks are trained with torch")
 pytest.importorskip("tokenizers", reason="texts become tokens by the library tokenizers")
 
 SCRIPT = """
-import json, sys
+import json, os, tempfile
 import numpy as np
+from longtail.engine.spool import resumable
+from longtail.errors import Interrupted
 from longtail.learners import CNN, AdaptiveHead, NeuralClassifier, RankingHead
+from longtail.learners.neural.training import Trainer
 from tests.learners.neural.test_neural_classifier import as_tokens
 from tests.learners.contract import small_data
 
 X, Y = small_data(n_rows=120)
 heads = {
     "flat": RankingHead(dimensions=16, dropout=0.0),
-    "clusters": RankingHead(dimensions=16, dropout=0.0, cluster_size=4, retrieved=2),
+    "clusters": RankingHead(dimensions=16, dropout=0.0, cluster_size=4, flat_below=0, retrieved=2),
     "gates": AdaptiveHead(clusters=3, hidden=16, dropout=0.0),
 }
 found = {}
 for name, head in heads.items():
     encoder = CNN(filters=8, sizes=(1, 2), parts=1, hidden=32, dropout=0.0)
     learner = NeuralClassifier(
-        encoder=encoder, head=head, passes=3, rate=0.01, head_rate=0.01, batch=16, at_once=8, held_out=0.25, threads=1
+        encoder=encoder, head=head, passes=3, rate=0.01, head_rate=0.01, batch=16, at_once=3, held_out=0.25, threads=1
     )
     learner.fit(as_tokens(X), Y)
     found[name] = {
@@ -39,6 +42,31 @@ for name, head in heads.items():
         "held_out": learner.history_["held_out"],
         "weights": [float(np.abs(array).sum()) for array in learner.tensors_[0].values()],
     }
+
+def stopped(trainer, first, run=Trainer.run):
+    for number, progress in enumerate(run(trainer, first)):
+        yield progress
+        if number == 9:
+            raise KeyboardInterrupt
+
+def resumed():
+    place = tempfile.mkdtemp() + "/unfinished"  # each process has a disk of its own
+    learner = NeuralClassifier(
+        encoder=CNN(filters=8, sizes=(1, 2), parts=1, hidden=32), head=heads["clusters"], passes=3, rate=0.01,
+        head_rate=0.01, batch=16, held_out=0.25, threads=1,
+    )
+    whole = learner.fit(as_tokens(X), Y).tensors_[0]
+    run, Trainer.run = Trainer.run, stopped
+    try:
+        with resumable(place):
+            learner.fit(as_tokens(X), Y)
+    except Interrupted:
+        Trainer.run = run
+    with resumable(place):
+        again = learner.fit(as_tokens(X), Y).tensors_[0]
+    return all(np.array_equal(whole[name], again[name]) for name in whole)
+
+found["flat"]["resumed"] = resumed()
 print("FOUND", json.dumps(found))
 """
 
@@ -79,3 +107,5 @@ def test_two_processes_have_the_loss_curve_of_one():
             np.testing.assert_allclose(found[name]["loss"], wanted["loss"], rtol=2e-4, err_msg=name)
             np.testing.assert_allclose(found[name]["weights"], wanted["weights"], rtol=2e-3, err_msg=name)
         assert both[0][name] == both[1][name], name
+    assert alone["flat"]["resumed"]
+    assert all(found["flat"]["resumed"] for found in both)

@@ -135,7 +135,7 @@ def train(
                 "features": learner.n_features_in_,
                 "labels": dataset.n_labels,
             }
-            figures |= _dial_of(learner)
+            figures |= _dial_of(learner) | _recall_of(learner)
             with step("saving the model"):  # what is finished is kept until it is saved
                 Model(
                     _without_threads(learner),
@@ -225,12 +225,12 @@ def give_labels(plan: TextLearner, dataset: Dataset, tree: Path | None, label_te
     """Hand the learner what is known of the labels: their tree, or a text for each."""
     from longtail.learners.base import nested
 
-    parts = [(path, part.get_params(deep=False)) for path, part in nested(plan)]
-    where = next((path for path, params in parts if "tree" in params), None)
-    reads = next((f"{path}label_texts" for path, params in parts if "label_texts" in params), None)
+    parts = list(nested(plan))
+    where = next((path for path, part in parts if "tree" in part.get_params(deep=False)), None)
+    reads = next((f"{path}label_texts" for path, part in parts if getattr(part, "reads_label_texts", False)), None)
     if reads is not None and label_texts is None and dataset.label_names is not None:
         label_texts = "names"
-    if reads is not None and label_texts == "none":
+    if label_texts == "none":
         label_texts = None
     if tree is not None and where is None:
         raise ParameterError("--tree", str(tree), "is for recipes of label trees; longtail recipes lists them")
@@ -318,11 +318,26 @@ def _dial_of(learner: Learner) -> dict[str, float]:
 
 
 def _told(figures: dict[str, Any]) -> str:
-    """Say where the tail dial is."""
+    """Say where the tail dial is, and what a first stage lets through."""
+    told = ""
+    if "recall" in figures:
+        told = f"\nThe retrieving stage lets {100 * figures['recall']:.1f} % of the true labels through."
     if "tail" not in figures:
-        return ""
+        return told
     first = f" for the first place, and at {figures['tail']:g} for the others" if "first" in figures else ""
-    return f"\nThe tail dial is at {figures['first' if first else 'tail']:g}{first}."
+    return f"{told}\nThe tail dial is at {figures['first' if first else 'tail']:g}{first}."
+
+
+def _recall_of(learner: Learner) -> dict[str, float]:
+    """Share of the true labels that the first stage of a network lets through, where there is one."""
+    from longtail.learners import NeuralClassifier
+
+    part: Any = learner
+    while not isinstance(part, NeuralClassifier):
+        part = getattr(part, "learner_", None)
+        if part is None:
+            return {}
+    return {"recall": round(part.recall_, 4)} if part.recall_ < 1 else {}
 
 
 def _without_threads(learner: Learner) -> Learner:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from longtail.corpus.pretrained import encoder_like, load_encoder
+from longtail.corpus.pretrained import check_length, encoder_like, load_encoder
 from longtail.corpus.token_rows import FIRST_WORD, WORDS, Tokens
 from longtail.corpus.word_vectors import read_vectors
 from longtail.errors import InputError, MissingExtraError, ParameterError
@@ -80,8 +80,7 @@ class Pretrained(Encoder):
         from longtail.learners.neural.modules.pretrained import PretrainedEncoder
 
         made = PretrainedEncoder(load_encoder(self.name), int(self.layers), self.pooling, int(self.freeze))
-        if made.longest is not None and longest > made.longest:
-            raise ParameterError("max_length", longest, f"must be at most {made.longest} for the encoder {self.name!r}")
+        check_length(made.longest, longest, self.name)
         known = rows.known()
         n_tokens = next(made.embedding().parameters()).shape[0]
         if len(known) and int(known[-1]) >= n_tokens:

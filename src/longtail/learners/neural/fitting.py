@@ -68,9 +68,9 @@ def fit_network(
         Of the progress bar.
     """
     state = _State()
-    saved = checkpoint.load()
-    if saved is not None:
-        _restore(state, trainer, saved)
+    _restore(state, trainer, _taken_up(checkpoint, trainer))
+    if state.step < trainer.steps:
+        trainer.prepare()
     every = max(1, trainer.steps_a_pass // plan.checks)
     n_rows = len(trainer.rows)
     last_saved = time.monotonic()
@@ -84,7 +84,8 @@ def fit_network(
                     is_check = (within % every == 0 and trainer.steps_a_pass - within >= every) or within == 0
                     if is_check:
                         _check(state, trainer, measure, plan)
-                    if is_check or time.monotonic() - last_saved > _SAVED_EVERY:
+                    is_due = is_check or time.monotonic() - last_saved > _SAVED_EVERY
+                    if is_due and checkpoint.is_kept:
                         checkpoint.save(_saved(state, trainer))
                         last_saved = time.monotonic()
                     if _is_over(state, plan, trainer.steps):
@@ -133,7 +134,7 @@ def _check(state: _State, trainer: Trainer, measure: Callable[[], float] | None,
         now = _values(trainer)
         if state.averaged:
             _put(trainer, state.mean)
-        found = measure()
+        (found,) = trainer.place.first([measure()])
         if state.best_at < 0 or found > state.history[state.best_at][-1]:
             state.best_at, state.best = len(state.history), _values(trainer)
         _put(trainer, now)
@@ -159,7 +160,30 @@ def _saved(state: _State, trainer: Trainer) -> list[npt.NDArray[Any]]:
     return [numbers, np.array(state.history, np.float64).reshape(-1, len(HISTORY)), since, *arrays]
 
 
-def _restore(state: _State, trainer: Trainer, saved: list[npt.NDArray[Any]]) -> None:
+def _taken_up(checkpoint: Checkpoint, trainer: Trainer) -> list[npt.NDArray[Any]] | None:
+    """What an earlier run left; of several processes the first one reads it and tells the others."""
+    place = trainer.place
+    saved = checkpoint.load() if place.rank == 0 else None
+    if place.size == 1:
+        return saved
+    shapes = [] if saved is None else [(array.shape, array.dtype) for array in saved]
+    (count,) = place.first([len(shapes)])
+    if not count:
+        return None
+    found = []
+    for number in range(int(count)):
+        shape, kind = shapes[number] if shapes else ((), np.dtype(np.float32))
+        (dimensions, letter) = place.first([len(shape), ord(kind.char)])
+        sizes = place.first([*shape, *[0] * (8 - len(shape))])[: int(dimensions)]
+        own = np.zeros([int(size) for size in sizes], chr(int(letter))) if saved is None else np.array(saved[number])
+        place.take_first(torch.from_numpy(own))
+        found.append(own)
+    return found
+
+
+def _restore(state: _State, trainer: Trainer, saved: list[npt.NDArray[Any]] | None) -> None:
+    if saved is None:
+        return
     numbers, history, since, *arrays = saved
     state.step, state.best_at, state.averaged, n_mean, n_best = (int(number) for number in numbers)
     state.history = history.tolist()

@@ -66,6 +66,7 @@ class Head(BaseEstimator):
     """What scores labels for encoded texts."""
 
     losses: tuple[str, ...] = ("bce", "grank", "margin", "negative-mining")
+    reads_texts: bool = False
 
     @abstractmethod
     def levels(
@@ -95,9 +96,13 @@ class RankingHead(Head):
     ----------
     dimensions : int
         Of the labels' vectors; where labels have texts, half of them is the mean of the vectors of their words.
-    cluster_size : int or "auto", optional
-        Most labels of a cluster; None for no clusters; "auto" for 64 where there are more than 30,000 labels, else
-        none.
+    cluster_size : int, optional
+        Most labels of a cluster; None for no clusters.
+    flat_below : int
+        So many labels or fewer have no clusters and are scored all at once; all labels are in X-GRank's sets of up to
+        31,000.
+    texts : bool
+        Whether texts of labels, where they are given, are read.
     retrieved : int
         Clusters of a row that are looked into.
     ramp : bool
@@ -110,13 +115,17 @@ class RankingHead(Head):
         self,
         *,
         dimensions: int = 512,
-        cluster_size: int | str | None = "auto",
+        texts: bool = True,
+        cluster_size: int | None = 64,
+        flat_below: int = 32_000,
         retrieved: int = 32,
         ramp: bool = True,
         dropout: float = 0.5,
     ) -> None:
         self.dimensions = dimensions
+        self.texts = texts
         self.cluster_size = cluster_size
+        self.flat_below = flat_below
         self.retrieved = retrieved
         self.ramp = ramp
         self.dropout = dropout
@@ -126,11 +135,10 @@ class RankingHead(Head):
     ) -> list[Level]:
         """Cluster the labels, where they are many, and find the words of their texts."""
         arrays: Arrays = {}
-        size = self._size(Y.shape[1])
-        if size is not None and Y.nnz:
-            clusters = cluster_labels(rows, Y, size, seed, threads)
+        if self.cluster_size is not None and Y.shape[1] > self.flat_below and Y.nnz:
+            clusters = cluster_labels(rows, Y, int(self.cluster_size), seed, threads)
             arrays |= {"of_label": clusters.of_label, "members": clusters.labels, "counts": clusters.counts(Y)}
-        if label_texts is not None:
+        if label_texts is not None and self.texts:
             arrays["word_indptr"], arrays["words"] = words_of(label_texts)
         return [Level(arrays, Y, Y.shape[1])]
 
@@ -169,21 +177,19 @@ class RankingHead(Head):
             above,
         )
 
-    def _size(self, n_labels: int) -> int | None:
-        if self.cluster_size == "auto":
-            return 64 if n_labels > 30_000 else None
-        return None if self.cluster_size is None else int(self.cluster_size)
+    @property
+    def reads_texts(self) -> bool:  # type: ignore[override]
+        """Whether it has a use for texts of labels."""
+        return bool(self.texts)
 
     def _check_parameters(self) -> None:
-        check_whole(self, dimensions=2, retrieved=1)
+        check_whole(self, dimensions=2, retrieved=1, flat_below=0)
         check_shares(self, "dropout")
-        size = self.cluster_size
-        if size not in (None, "auto") and (
-            isinstance(size, bool) or not isinstance(size, int | np.integer) or not 1 <= size < 2**31
-        ):
-            raise ParameterError("cluster_size", size, 'must be a whole number of at least 1, "auto" or None')
-        if not isinstance(self.ramp, bool | np.bool_):
-            raise ParameterError("ramp", self.ramp, "must be True or False")
+        if self.cluster_size is not None:
+            check_whole(self, cluster_size=1)
+        for name in ("ramp", "texts"):
+            if not isinstance(getattr(self, name), bool | np.bool_):
+                raise ParameterError(name, getattr(self, name), "must be True or False")
 
 
 class AttentionHead(Head):

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 LossName = Literal["bce", "grank", "margin", "negative-mining"]
 Precision = Literal["float32", "bfloat16"]
 
-_JUDGED_ROWS, _LINK_PLACES = 2000, 50
+_JUDGED_ROWS, _LINK_PLACES, _LEAST_SLOPE = 2000, 50, 0.01
 _PILOT_STEPS = 4
 _COPIES = 5  # weights, gradients, their means and squares, and the best weights so far
 
@@ -72,8 +72,9 @@ class NeuralClassifier(NeuralRanker):
         Most passes over the rows.
     batch : int
         Rows of a step.
-    at_once : int
-        Rows that are worked on at once, by one thread; a step adds up their gradients.
+    at_once : int, optional
+        Rows that are worked on at once, by one thread; a step adds up their gradients. 16 on a CPU and all of a step's
+        rows on a GPU when left out.
     rate, head_rate : float
         Highest rates of the encoder and of the head.
     layer_decay : float
@@ -111,7 +112,8 @@ class NeuralClassifier(NeuralRanker):
     history_ : dict of list
         Of each check: loss, gradient_norm, rows_per_second, and held_out, which is nDCG@5.
     recall_ : float
-        Share of the true labels of rows held out that the retrieving stage finds; 1 where there is none.
+        Share of the true labels of rows held out that the retrieving stage, or the levels above the last, let through;
+        1 where there is none.
 
     Examples
     --------
@@ -133,7 +135,7 @@ class NeuralClassifier(NeuralRanker):
         label_texts: Sequence[str] | None = None,
         passes: int = 10,
         batch: int = 32,
-        at_once: int = 16,
+        at_once: int | None = None,
         rate: float = 1e-4,
         head_rate: float = 1e-3,
         layer_decay: float = 1.0,
@@ -177,7 +179,9 @@ class NeuralClassifier(NeuralRanker):
         self.memory_limit = memory_limit
 
     def _check_parameters(self) -> None:
-        check_whole(self, passes=1, batch=1, at_once=1, checks=1, patience=1, seed=0)
+        check_whole(self, passes=1, batch=1, checks=1, patience=1, seed=0)
+        if self.at_once is not None:
+            check_whole(self, at_once=1)
         for name in ("rate", "head_rate", "clip", "layer_decay"):
             value = getattr(self, name)
             if not (is_number(value) and 0 < value < math.inf):
@@ -204,8 +208,9 @@ class NeuralClassifier(NeuralRanker):
         if not isinstance(self.keep_frozen, bool | np.bool_):
             raise ParameterError("keep_frozen", self.keep_frozen, "must be True or False")
         _check_device(self.device)
-        if isinstance(self.label_texts, str):
-            raise ParameterError("label_texts", self.label_texts, "must be a text for each label")
+        if self.label_texts is not None and (isinstance(self.label_texts, str) or not head.reads_texts):
+            reason = "must be a text for each label" if head.reads_texts else "has no use: the head reads no texts"
+            raise ParameterError("label_texts", self.label_texts, reason)
         get_weighting(self.weighting)
         thread_count(self.threads)
         if self.memory_limit is not None:
@@ -340,8 +345,9 @@ class NeuralClassifier(NeuralRanker):
             return evaluate(top, truth, ks=(5,))["nDCG@5"]
 
         settings = (astuple(trainer.settings), self.held_out, self.checks, self.patience, self.average_from, self.loss)
-        parts = (repr(self.encoder), repr(self.head), repr(self.weighting), self.label_texts and list(self.label_texts))
-        arrays = (rows._indptr, rows._ids, level.Y.indptr, level.Y.indices)
+        parts = [sorted(part.get_params().items()) for part in self._parts()]
+        beginning = (_numpy(part) for part in (*network.parameters(), *network.buffers()))
+        arrays = (rows._indptr, rows._ids, level.Y.indptr, level.Y.indices, *(part.reshape(-1) for part in beginning))
         checkpoint = Checkpoint(digest_of((settings, parts, described, level.n_labels), arrays), own=place.rank)
         plan = Plan(int(self.checks), int(self.patience), math.ceil(float(self.average_from) * int(self.passes)))
         name = "training" if len(self.level_sizes_) == 1 else f"training level {described[0]}"
@@ -362,7 +368,7 @@ class NeuralClassifier(NeuralRanker):
         )
         return Settings(
             batch=int(self.batch),
-            at_once=int(self.at_once),
+            at_once=None if self.at_once is None else int(self.at_once),
             passes=int(self.passes),
             rates=rates,
             keep_frozen=bool(self.keep_frozen),
@@ -376,8 +382,8 @@ class NeuralClassifier(NeuralRanker):
         some = rows.some(np.arange(min(len(rows), _JUDGED_ROWS)))
         truth = Y[: len(some)]
         k = min(_LINK_PLACES, max(self.n_labels_, 1))
-        self.slope_, self.offset_ = fit_link(rank(stack, some, k, self._known(None), self.threads), truth)
-        found = retrieved(stack.networks[-1], some, self.threads)
+        self.slope_, self.offset_ = fit_link(rank(stack, some, k, self._known(None), self.threads), truth, _LEAST_SLOPE)
+        found = retrieved(stack, some, self.threads)
         if found is not None and truth.nnz:
             top = TopK(found, np.zeros(found.shape, np.float32))
             self.recall_ = recall_of(top, truth)
@@ -409,6 +415,7 @@ class NeuralClassifier(NeuralRanker):
             trainer = Trainer(network, rows.some(some), levels[0].Y[some], None, self._settings(), threads, Place())
             seconds = []
             with closing(trainer):
+                trainer.prepare()
                 for progress in trainer.run(0):
                     seconds.append(progress.seconds / progress.rows)
                     if len(seconds) == 2 * trainer.steps_a_pass:  # the first pass is slower
@@ -439,7 +446,10 @@ def _check_device(device: object) -> None:
         is_there = isinstance(device, str) and (device == "auto" or torch.device(device) is not None)
     except (RuntimeError, TypeError):
         is_there = False
-    if not is_there or (str(device).startswith("cuda") and not torch.cuda.is_available()):
+    if is_there and str(device) not in ("auto", "cpu"):
+        wanted = torch.device(str(device))
+        is_there = wanted.type == "cuda" and (wanted.index or 0) < torch.cuda.device_count()
+    if not is_there:
         raise ParameterError("device", device, "must be auto, cpu, or a GPU that is there, such as cuda:0")
 
 

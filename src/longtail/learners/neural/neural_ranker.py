@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from longtail.engine.tensors import Tensors
 from longtail.engine.topk import TopK
-from longtail.errors import ModelError
+from longtail.errors import ModelError, ParameterError
 from longtail.learners.base import Learner
 from longtail.learners.embedding.mapping import unit_rows
 from longtail.learners.explanation import Explanation
@@ -79,8 +79,21 @@ class NeuralRanker(Learner):
             RankingHead() if self.head is None else self.head,
         )
 
+    @property
+    def reads_label_texts(self) -> bool:
+        """Whether the head has a use for texts of labels."""
+        return self._parts()[1].reads_texts
+
     def _default_features(self) -> Tokens:
         return self._parts()[0].tokens()
+
+    def _check_features(self, features: Any) -> None:
+        """Refuse tokens of another tokenizer than the encoder's: their ids mean other words."""
+        own = self._default_features()
+        given = [getattr(features, name, None) for name in ("tokenizer", "vectors")]
+        if given != [own.tokenizer, own.vectors]:
+            made = f"Tokens(tokenizer={own.tokenizer!r}" + (f", vectors={own.vectors!r})" if own.vectors else ")")
+            raise ParameterError("features", features, f"must be {made}, what the encoder reads, or None")
 
     def embed(self, X: Any) -> npt.NDArray[np.float32]:
         """Vector of each row, as the encoder of the last level gives it."""
@@ -105,7 +118,8 @@ class NeuralRanker(Learner):
             found = _stacks[self] = self.tensors_, stack
         return found[1]
 
-    def _network(self, number: int) -> Network:
+    def _network(self, number: int, *, is_whole: bool = False) -> Network:
+        """The network of a level; `is_whole` for one of torch's own numbers on a CPU, whatever its precision."""
         import torch
 
         from longtail.learners.neural.modules.network import Network
@@ -114,12 +128,15 @@ class NeuralRanker(Learner):
         encoder, head = self._parts()
         level = Level(self.levels_[number], None, self.level_sizes_[number])
         try:
-            body = encoder.rebuild(self.configs_[number])
-            network = Network(body, head.build(level, body, self.loss, None))
+            with torch.random.fork_rng(devices=[]):
+                body = encoder.rebuild(self.configs_[number])
+                network = Network(body, head.build(level, body, self.loss, None))
             tensors = from_int8(self.tensors_[number]) if self.precision_ == "int8" else self.tensors_[number]
             network.load_state_dict({name: torch.from_numpy(np.array(array)) for name, array in tensors.items()})
         except (RuntimeError, KeyError, ValueError, TypeError, IndexError):
             raise ModelError("The networks don't fit the model: its files were changed; train it again.") from None
+        if is_whole:
+            return network.eval()
         if self.precision_ == "int8":
             return with_int8_products(network.eval())
         return network.to(chosen_device(self.device)).eval()
@@ -154,7 +171,9 @@ class NeuralRanker(Learner):
         if not row.data.all():
             row = row.copy()
             row.eliminate_zeros()
-        found = effects(self._stack().networks[-1], rows, labels) * self.slope_
+        last = len(self.tensors_) - 1
+        network = self._network(last, is_whole=True) if self.precision_ == "int8" else self._stack().networks[-1]
+        found = effects(network, rows, labels) * self.slope_
         whys = []
         for label, parts in zip(labels.tolist(), found, strict=True):
             score = scores.get(label)

@@ -30,24 +30,26 @@ def to_int8(tensors: Tensors) -> Tensors:
     """
     found = Tensors()
     for name, array in tensors.items():
-        if array.dtype != np.float32 or array.ndim != 2:
+        if array.dtype != np.float32 or array.ndim < 2:
             found[name] = array
             continue
-        scale = np.maximum(np.abs(array).max(axis=1, initial=0), 1e-12).astype(np.float32) / np.float32(127)
-        found[name] = np.rint(array / scale[:, None]).astype(np.int8)
+        flat = array.reshape(len(array), -1)
+        scale = np.maximum(np.abs(flat).max(axis=1, initial=0), 1e-12).astype(np.float32) / np.float32(127)
+        found[name] = np.rint(flat / scale[:, None]).astype(np.int8).reshape(array.shape)
         found[name + _SCALE] = scale
     return found
 
 
 def from_int8(tensors: Tensors) -> Tensors:
     """Give back the matrices that `to_int8` rounded."""
-    return Tensors(
-        {
-            name: array.astype(np.float32) * tensors[name + _SCALE][:, None] if name + _SCALE in tensors else array
-            for name, array in tensors.items()
-            if not name.endswith(_SCALE)
-        }
-    )
+    found = Tensors()
+    for name, array in tensors.items():
+        if name + _SCALE in tensors:
+            scale = tensors[name + _SCALE].reshape(-1, *[1] * (array.ndim - 1))
+            found[name] = array.astype(np.float32) * scale
+        elif not name.endswith(_SCALE):
+            found[name] = array
+    return found
 
 
 def with_int8_products(network: Network) -> Network:
@@ -57,5 +59,6 @@ def with_int8_products(network: Network) -> Network:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         quantisation: Any = torch.ao.quantization
-        found: Network = quantisation.quantize_dynamic(network, {torch.nn.Linear}, torch.qint8)
+        by_row = {torch.nn.Linear: quantisation.per_channel_dynamic_qconfig}  # as `to_int8` scales
+        found: Network = quantisation.quantize_dynamic(network, by_row, torch.qint8)
     return found

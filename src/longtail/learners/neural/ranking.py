@@ -34,10 +34,18 @@ class Stack(NamedTuple):
 
 def rank(stack: Stack, rows: TokenRows, k: int, allowed: npt.NDArray[np.bool_], threads: int | None) -> TopK:
     """Rank the k best of the allowed labels for each row."""
+    return rank_level(stack.networks[-1], rows, k, allowed, _proposed(stack, rows, allowed, threads), threads)
+
+
+def _proposed(stack: Stack, rows: TokenRows, allowed: npt.NDArray[np.bool_], threads: int | None) -> Proposed | None:
+    """What the levels above the last one propose to it, of what has an allowed label under it."""
+    above = [allowed]
+    for children in reversed(stack.children[:-1]):
+        above.insert(0, _with_allowed(children, above[0]))
     proposed = None
-    for network, children in zip(stack.networks[:-1], stack.children[:-1], strict=True):
-        proposed = propose(network, children, rows, stack.proposals, proposed, threads)
-    return rank_level(stack.networks[-1], rows, k, allowed, proposed, threads)
+    for network, children, own in zip(stack.networks[:-1], stack.children[:-1], above[:-1], strict=True):
+        proposed = propose(network, children, rows, stack.proposals, proposed, threads, allowed=own)
+    return proposed
 
 
 def propose(
@@ -48,9 +56,12 @@ def propose(
     proposed: Proposed | None,
     threads: int | None,
     own: Callable[[TopK], TopK] | None = None,
+    allowed: npt.NDArray[np.bool_] | None = None,
 ) -> Proposed:
-    """What lies under the best labels of a level, for each row; `own` may put others in their places."""
-    top = rank_level(network, rows, proposals, np.ones(network.head.n_labels, np.bool_), proposed, threads)
+    """What lies under the best allowed labels of a level, for each row; `own` may put others in their places."""
+    if allowed is None:
+        allowed = np.ones(network.head.n_labels, np.bool_)
+    top = rank_level(network, rows, proposals, allowed, proposed, threads)
     if own is not None:
         top = own(top)
     below = np.full((1, 1), -1, np.int64) if children is None or not len(children) else children
@@ -59,6 +70,13 @@ def propose(
     scores = -np.logaddexp(0, -top.scores.astype(np.float64))
     spread = np.repeat(np.maximum(scores, -1e4), below.shape[1], axis=1)
     return Proposed(labels.astype(np.int32), spread.astype(np.float32))
+
+
+def _with_allowed(children: Int64 | None, allowed: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """Labels of a level that have an allowed one under them."""
+    if children is None:
+        return np.zeros(0, np.bool_)
+    return np.asarray((allowed[children] & (children >= 0)).any(axis=1))
 
 
 def rank_level(
@@ -101,8 +119,12 @@ def for_each_batch(
         in_chunks(batch, len(batches), 1, threads if network.device.type == "cpu" else 1, description)
 
 
-def retrieved(network: Network, rows: TokenRows, threads: int | None) -> npt.NDArray[np.int32] | None:
-    """Labels that the first stage of a network retrieves for each row, -1 for none; None where there is one stage."""
+def retrieved(stack: Stack, rows: TokenRows, threads: int | None) -> npt.NDArray[np.int32] | None:
+    """Labels that get as far as the last stage for each row, -1 for none; None where there is one stage."""
+    network = stack.networks[-1]
+    proposed = _proposed(stack, rows, np.ones(network.head.n_labels, np.bool_), threads)
+    if proposed is not None:
+        return proposed.labels
     head = network.head
     if not isinstance(head, ClusteredRanking):
         return None
@@ -138,13 +160,13 @@ def effects(network: Network, rows: TokenRows, labels: npt.NDArray[np.int32]) ->
 
     hook = network.encoder.embedding().register_forward_hook(keep)
     try:
-        with one_torch_thread(), torch.enable_grad():
+        with one_torch_thread(), torch.enable_grad(), torch.backends.cudnn.flags(enabled=False):
             encoded = network.encoder(tokens.to(network.device), mask.to(network.device))
             scores = network.head.log_odds(encoded, torch.from_numpy(labels.astype(np.int64)).to(network.device))[0]
             found = []
             for score in scores:
                 (slope,) = torch.autograd.grad(score, kept[-1], retain_graph=True)
-                found.append((slope * kept[-1]).sum(dim=2)[0].detach().cpu().numpy())
+                found.append((slope * kept[-1]).sum(dim=2).reshape(-1).detach().cpu().numpy())  # one row
     finally:
         hook.remove()
     n = int(rows.lengths[0])

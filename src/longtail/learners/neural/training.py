@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -30,13 +31,15 @@ from longtail.learners.neural.parallel import Place
 
 Int64 = npt.NDArray[np.int64]
 
+_AT_ONCE = 16  # rows, on a CPU
+
 
 @dataclass(frozen=True)
 class Settings:
     """What training depends on besides the data; see `NeuralClassifier`."""
 
     batch: int
-    at_once: int
+    at_once: int | None
     passes: int
     rates: Rates
     precision: str
@@ -96,11 +99,14 @@ class Trainer:
         self._wrapped = self._shared() if place.size > 1 else None
         self._frozen: FrozenStates | None = None
 
+    def prepare(self) -> None:
+        """Run the frozen layers, where what they make is kept."""
+        is_alone = self.place.size == 1 and self.network.device.type == "cpu"
+        if self.settings.keep_frozen and self.network.encoder.is_parted and is_alone:
+            self._frozen = FrozenStates(self.network.encoder, self.rows, self._threads)
+
     def run(self, first: int) -> Iterator[Progress]:
         """Take the steps from number `first` on; what is drawn in one depends on the seed and its number alone."""
-        is_alone = self.place.size == 1 and self.network.device.type == "cpu"
-        if self._frozen is None and self.settings.keep_frozen and self.network.encoder.is_parted and is_alone:
-            self._frozen = FrozenStates(self.network.encoder, self.rows, self._threads)
         for number in range(first // self.steps_a_pass, self.settings.passes):
             rng = np.random.default_rng([self.settings.seed, number])
             for at, rows in enumerate(bucketed(self.rows.lengths, self.settings.batch, rng)):
@@ -112,7 +118,16 @@ class Trainer:
                     yield Progress(loss, norm, len(rows), time.perf_counter() - start)
 
     def _shared(self) -> DistributedDataParallel:
-        """The network as all processes share it; a cluster without a true label in a step has no gradient."""
+        """The network as all processes share it; a cluster without a true label in a step has no gradient.
+
+        Tables, whose gradients are sparse, are shared by `Place.mean_of_rows` instead: nccl can't.
+        """
+        tables = {id(table) for table in self.network.head.tables()}
+        names = [name for name, part in self.network.named_parameters() if id(part) in tables]
+        ignore: Any = DistributedDataParallel._set_params_and_buffers_to_ignore_for_model
+        ignore(self.network, names)
+        for table in self.network.head.tables():
+            self.place.take_first(table.data)
         return DistributedDataParallel(self.network, find_unused_parameters=True)
 
     def close(self) -> None:
@@ -126,8 +141,7 @@ class Trainer:
         share = (step // self.steps_a_pass + 1) / self.settings.passes
         if self._wrapped is not None:
             return self._distributed(self._wrapped, rows, step, share)
-        size = self.settings.at_once if self.network.device.type == "cpu" else len(rows)
-        shards = [rows[first : first + size] for first in range(0, len(rows), size)]
+        shards = self._shards(rows)
         tasks: list[Callable[[], tuple[float, Sequence[Tensor | None]]]] = [
             partial(self._shard, shard, len(rows), step, number, share) for number, shard in enumerate(shards)
         ]
@@ -157,11 +171,24 @@ class Trainer:
             own, weight = rows, 1.0 / len(rows)
         else:
             weight = self.place.size / len(rows)
+        total, shards = 0.0, self._shards(own)
         with drawn_from(self._generator(step, self.place.rank)):
-            loss = self._loss(wrapped, own, share) * weight
-        loss.backward()  # type: ignore[no-untyped-call]
-        gradients = [parameter.grad for parameter in self.optimiser.parameters]
-        return self.place.mean(float(loss.detach())), gradients
+            for shard in shards:
+                with nullcontext() if shard is shards[-1] else wrapped.no_sync():
+                    loss = self._loss(wrapped, shard, share) * weight
+                    loss.backward()  # type: ignore[no-untyped-call]
+                total += float(loss.detach())
+        tables = {id(table) for table in self.network.head.tables()}
+        gradients = [
+            self.place.mean_of_rows(parameter) if id(parameter) in tables else parameter.grad
+            for parameter in self.optimiser.parameters
+        ]
+        return self.place.mean(total), gradients
+
+    def _shards(self, rows: Int64) -> list[Int64]:
+        """What is worked on at once: 16 rows on a CPU and all on a GPU, unless the settings say something else."""
+        size = self.settings.at_once or (_AT_ONCE if self.network.device.type == "cpu" else len(rows))
+        return [rows[first : first + size] for first in range(0, len(rows), size)]
 
     def _loss(self, network: Any, rows: Int64, share: float) -> Tensor:
         device = self.network.device

@@ -80,20 +80,23 @@ class EncoderModule(nn.Module):
 class Dropout(nn.Module):
     """Dropout drawn from the generator of the thread; none outside of `drawn_from`, or in evaluation.
 
-    With it, what is dropped doesn't depend on which thread asks first.
+    With it, what is dropped doesn't depend on which thread asks first. Kernels that ask for `p` and draw by themselves,
+    from the one generator of all threads, are told 0: transformers' attention is such a kernel in most families.
     """
 
-    def __init__(self, p: float) -> None:
+    p = 0.0
+
+    def __init__(self, rate: float) -> None:
         super().__init__()
-        self.p = float(p)
+        self.rate = float(rate)
 
     def forward(self, values: Tensor) -> Tensor:
         """Drop some values and scale the others up."""
         generator = getattr(_here, "generator", None)
-        if not self.training or self.p == 0 or generator is None:
+        if not self.training or self.rate == 0 or generator is None:
             return values
         kept = torch.empty(values.shape, dtype=values.dtype, device=values.device)
-        kept.bernoulli_(1 - self.p, generator=generator).div_(1 - self.p)
+        kept.bernoulli_(1 - self.rate, generator=generator).div_(1 - self.rate)
         return values * kept
 
 
@@ -109,6 +112,8 @@ def drawn_from(generator: torch.Generator) -> Iterator[None]:
 
 def with_own_dropout(module: nn.Module) -> None:
     """Put `Dropout` in the place of torch's dropout everywhere in a module."""
+    if isinstance(getattr(module, "attention_dropout", None), float):
+        module.attention_dropout = 0.0  # type: ignore[assignment]
     for name, child in list(module.named_children()):
         if isinstance(child, nn.Dropout):
             setattr(module, name, Dropout(child.p))

@@ -11,6 +11,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from longtail.corpus.pretrained import longest_of
 from longtail.errors import InputError
 from longtail.learners.neural.modules.encoder import (
     Below,
@@ -50,9 +51,6 @@ class PretrainedEncoder(EncoderModule):
         self.taken = min(layers, int(model.config.num_hidden_layers))
         self.vector_width = self.width * (self.taken if pooling == "cls" else 1)
         with_own_dropout(model)
-        for module in model.modules():  # drawn inside of the kernels of torch, from its global generator
-            if hasattr(module, "num_attention_heads") and hasattr(getattr(module, "dropout", None), "p"):
-                module.dropout.p = 0.0
         self._unused(model)
         self.frozen = min(freeze, int(model.config.num_hidden_layers))
         for layer in self.layers()[: freeze + 1] if freeze else []:
@@ -73,10 +71,7 @@ class PretrainedEncoder(EncoderModule):
     @property
     def longest(self) -> int | None:
         """Most tokens of a text; None for any number."""
-        most = getattr(self.model.config, "max_position_embeddings", None)
-        if most is None or self.is_xlnet:
-            return None
-        return int(most) - (self.padding + 1 if self.model.config.model_type in ("roberta", "xlm-roberta") else 0)
+        return longest_of(self.model.config)
 
     def forward(self, tokens: Tensor, mask: Tensor) -> Encoded:
         """Encode texts; XLNet, whose [CLS] is last, gets its padding on the left."""

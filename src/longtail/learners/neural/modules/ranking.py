@@ -207,8 +207,11 @@ class ClusteredRanking(HeadModule):
         return (1 - weight) * retrieving + weight * ranking
 
     def ranked(self, encoded: Encoded, k: int, allowed: npt.NDArray[np.bool_], candidates: Candidates | None) -> TopK:
-        """Rank the labels of the best clusters."""
-        best = self.retrieve(encoded.vector).topk(self.retrieved, dim=1)
+        """Rank the labels of the best clusters among those with an allowed label."""
+        members = self.members.cpu().numpy()
+        has_allowed = torch.from_numpy((allowed[members] & (members >= 0)).any(axis=1)).to(self.members.device)
+        scores = self.retrieve(encoded.vector).masked_fill(~has_allowed, -torch.inf)
+        best = scores.topk(self.retrieved, dim=1)
         labels = self.members[best.indices].flatten(1)
         above = best.values.repeat_interleave(self.members.shape[1], dim=1)
         return top_of_some(labels, self._combined(above, self._label_scores(encoded.vector, labels)), k, allowed)

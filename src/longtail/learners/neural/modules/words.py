@@ -87,9 +87,10 @@ class BiLSTMEncoder(EncoderModule):
         """Encode texts; each is read up to its own end from both sides."""
         vectors = self.dropout(self.words(tokens, mask))
         n, lengths = len(tokens), mask.sum(dim=1).cpu()
-        packed = pack_padded_sequence(vectors, lengths, batch_first=True, enforce_sorted=False)
         first = (self.first_hidden.repeat(1, n, 1), self.first_cell.repeat(1, n, 1))
-        states, _ = pad_packed_sequence(self.lstm(packed, first)[0], batch_first=True, total_length=tokens.shape[1])
+        with torch.autocast(tokens.device.type, enabled=False):  # not every CPU has an LSTM of half precision
+            packed = pack_padded_sequence(vectors.float(), lengths, batch_first=True, enforce_sorted=False)
+            states, _ = pad_packed_sequence(self.lstm(packed, first)[0], batch_first=True, total_length=tokens.shape[1])
         states = self.state_dropout(states)
         return Encoded(states, mask, masked_mean(states, mask))
 
@@ -100,6 +101,63 @@ class BiLSTMEncoder(EncoderModule):
     def embedding(self) -> nn.Module:
         """The word vectors."""
         return self.words
+
+
+class UnpackedBiLSTM(EncoderModule):
+    """What a `BiLSTMEncoder` does, without packed sequences, which other runtimes don't know; for prediction.
+
+    Each direction of each layer is an LSTM of its own; the one that reads backwards gets every text turned around.
+
+    Parameters
+    ----------
+    encoder : BiLSTMEncoder
+    """
+
+    def __init__(self, encoder: BiLSTMEncoder) -> None:
+        super().__init__()
+        self.words, self.config = encoder.words, encoder.config
+        self.width, self.vector_width = encoder.width, encoder.vector_width
+        self.first_hidden, self.first_cell = encoder.first_hidden, encoder.first_cell
+        lstm = encoder.lstm
+        self.directions = nn.ModuleList()
+        for layer in range(lstm.num_layers):
+            for end in ("", "_reverse"):
+                wide = lstm.input_size if layer == 0 else 2 * lstm.hidden_size
+                one = nn.LSTM(wide, lstm.hidden_size, batch_first=True)
+                for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"):
+                    getattr(one, f"{name}_l0").data.copy_(getattr(lstm, f"{name}_l{layer}{end}").data)
+                self.directions.append(one)
+
+    def forward(self, tokens: Tensor, mask: Tensor) -> Encoded:
+        """Encode texts."""
+        states = self.words(tokens, mask)
+        n, places = tokens.shape
+        lengths, order = mask.sum(dim=1, keepdim=True), torch.arange(places, device=tokens.device)[None]
+        turned = torch.where(order < lengths, lengths - 1 - order, order)
+        for number in range(0, len(self.directions), 2):
+            found = []
+            for direction in (number, number + 1):
+                first = [
+                    part[direction : direction + 1].expand(1, n, part.shape[2]).contiguous()
+                    for part in (self.first_hidden, self.first_cell)
+                ]
+                read = _reordered(states, turned) if direction % 2 else states
+                written = self.directions[direction](read, (first[0], first[1]))[0]
+                found.append(_reordered(written, turned) if direction % 2 else written)
+            states = torch.cat(found, dim=2) * mask[:, :, None]
+        return Encoded(states, mask, masked_mean(states, mask))
+
+    def layers(self) -> list[list[nn.Parameter]]:
+        """All that it has; it isn't trained."""
+        return [list(self.parameters())]
+
+    def embedding(self) -> nn.Module:
+        """The word vectors."""
+        return self.words
+
+
+def _reordered(states: Tensor, order: Tensor) -> Tensor:
+    return states.gather(1, order[:, :, None].expand(-1, -1, states.shape[2]))
 
 
 class CNNEncoder(EncoderModule):
