@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 __all__ = [
+    "Blend",
     "CentroidReranker",
     "Dataset",
     "EmbeddingClassifier",
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from longtail.engine.topk import TopK
     from longtail.errors import Interrupted, LongtailError
     from longtail.learners import (
+        Blend,
         EmbeddingClassifier,
         InstanceForest,
         LabelTree,
@@ -59,6 +61,7 @@ if TYPE_CHECKING:
     from longtail.tail import CentroidReranker, RankNet, Stacked, TailDial, TAug
 
 _PLACES = {
+    "Blend": "longtail.learners",
     "CentroidReranker": "longtail.tail",
     "Dataset": "longtail.corpus",
     "EmbeddingClassifier": "longtail.learners",

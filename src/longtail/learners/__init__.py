@@ -1,6 +1,7 @@
 """What learns: estimators that rank labels, and what goes with every one of them."""
 
 from longtail.learners.base import Learner
+from longtail.learners.blend import Blend
 from longtail.learners.calibration import Calibration
 from longtail.learners.embedding import EmbeddingClassifier
 from longtail.learners.estimate import Estimate
@@ -17,6 +18,7 @@ __all__ = [
     "AdaptiveHead",
     "AttentionHead",
     "BiLSTM",
+    "Blend",
     "BlockWeights",
     "Calibration",
     "ChunkWeights",

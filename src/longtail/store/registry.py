@@ -26,6 +26,7 @@ _ROOMS = {
         "AdaptiveHead",
         "AttentionHead",
         "BiLSTM",
+        "Blend",
         "BlockWeights",
         "Calibration",
         "ChunkWeights",

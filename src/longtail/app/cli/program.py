@@ -8,6 +8,7 @@ import typer
 
 from longtail import __version__
 from longtail.app.cli import console
+from longtail.app.cli.blend import blend
 from longtail.app.cli.calibrate import calibrate
 from longtail.app.cli.compare import compare
 from longtail.app.cli.data import data
@@ -46,6 +47,7 @@ for command in (
     similar,
     tree,
     calibrate,
+    blend,
     quantise,
     export,
     estimate,

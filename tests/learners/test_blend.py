@@ -1,0 +1,113 @@
+"""Several learners as one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from longtail import Blend, LabelTree, Model, OneVsRest, Popularity, TextLearner, datasets, load
+from longtail.errors import InputError, ParameterError
+from longtail.learners.blending import Links, find_weights, merged
+from longtail.metrics import evaluate
+from tests.learners.contract import MatrixContract, assert_same, small_data
+
+
+class TestContract(MatrixContract):
+    def make(self, **params):
+        params = {"learners": [OneVsRest(threads=1), LabelTree(threads=1)], **params}
+        return Blend(**params)
+
+
+@pytest.fixture(scope="module")
+def tags():
+    train = datasets.load("debian-tags:train")
+    order = np.random.default_rng(0).permutation(train.n_rows)
+    texts = [train.texts[row] for row in order[:4000]]
+    return texts[:3000], train.Y[order[:3000]], texts[3000:], train.Y[order[3000:4000]], train.label_names
+
+
+@pytest.fixture(scope="module")
+def parts(tags):
+    texts, Y = tags[:2]
+    return [TextLearner(learner=learner).fit(texts, Y) for learner in (OneVsRest(), LabelTree())]
+
+
+def test_merging_by_hand():
+    """The first part ranks 3 and 1, the second 1 and 2; what a part doesn't rank counts as its last."""
+    one = Links(np.array([[3, 1, -1]], np.int32), np.array([[2.0, 0.5, 0.5]]), np.array([0.5]))
+    other = Links(np.array([[1, 2, -1]], np.int32), np.array([[3.0, -1.0, -1.0]]), np.array([-1.0]))
+    top = merged([one, other], np.array([0.25, 0.75]), 4, 5)
+    assert top.labels.tolist() == [[1, 3, 2, -1]]
+    np.testing.assert_allclose(top.scores[0, :3], [0.25 * 0.5 + 0.75 * 3, 0.25 * 2 - 0.75, 0.25 * 0.5 - 0.75])
+
+
+def test_a_useless_part_gets_no_weight():
+    rng = np.random.default_rng(1)
+    from longtail.corpus.sparse import as_indicator
+
+    truth = as_indicator((rng.random((200, 30)) < 0.1).astype(np.float32))
+    labels = np.tile(np.arange(30, dtype=np.int32), (200, 1))
+    good = Links(labels, truth.toarray() + 0.3 * rng.normal(size=(200, 30)), np.zeros(200))
+    bad = Links(labels, rng.normal(size=(200, 30)), np.zeros(200))
+    weights = find_weights([good, bad], truth)
+    assert weights[1] < 0.1
+    assert weights.sum() == pytest.approx(1)
+
+
+def test_a_blend_is_as_good_as_its_parts(tags, parts, tmp_path):
+    _, _, texts, Y, names = tags
+    blend = Blend().join(parts, texts[:500], Y[:500])
+    for rows, less in ((slice(None, 500), 0.0), (slice(500, None), 0.5)):
+        alone = [evaluate(part.predict_topk(texts[rows], 5), Y[rows])["nDCG@5"] for part in parts]
+        assert evaluate(blend.predict_topk(texts[rows], 5), Y[rows])["nDCG@5"] >= max(alone) - less
+    assert (blend.weights_ > 0).any()
+    Model(blend, label_names=names).save(tmp_path / "model")
+    again = load(tmp_path / "model")
+    assert again.takes_texts
+    assert_same(again.predict_topk(texts[:50], 5), blend.predict_topk(texts[:50], 5))
+    whys = again.explain(texts[0], k=3)
+    top = blend.predict_topk(texts[:1], 3)
+    for why, label, score in zip(whys, top.labels[0], top.scores[0], strict=True):
+        assert why.label == label
+        assert why.score == pytest.approx(float(score), abs=1e-4)
+        assert why.bias + sum(effect for _, effect in why.parts) == pytest.approx(why.score)
+        assert {name for name, _ in why.sources} == {"OneVsRest 1", "LabelTree 2"}
+        assert sum(effect for _, effect in why.sources) + blend.offset_ == pytest.approx(why.score, abs=1e-3)
+
+
+def test_weights_that_are_given_are_kept(tags, parts):
+    _, _, texts, Y, _ = tags
+    blend = Blend(weights=[3, 0], names=["lines", "points"]).join(parts, texts[:200], Y[:200])
+    np.testing.assert_array_equal(blend.weights_, [1, 0])
+    np.testing.assert_array_equal(
+        blend.predict_topk(texts[:100], 1).labels, parts[0].predict_topk(texts[:100], 1).labels
+    )
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"learners": []}, {"learners": [OneVsRest()]}, {"learners": OneVsRest()}, {"learners": ["dismec", "bonsai"]},
+        {"weights": [1]}, {"weights": [1, -1]}, {"weights": [0, 0]}, {"weights": ["a", "b"]}, {"names": ["a"]},
+        {"candidates": 0}, {"held_out": 0}, {"held_out": 1}, {"learners": [OneVsRest(regularisation=-1), Popularity()]},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_wrong_parameters_are_refused(wrong):
+    X, Y = small_data()
+    with pytest.raises(ParameterError):
+        Blend(**{"learners": [OneVsRest(), Popularity()], **wrong}).fit(X, Y)
+
+
+def test_learners_that_have_nothing_in_common_are_refused(tags, parts):
+    _, _, texts, Y, _ = tags
+    X, labels = small_data()
+    other = Popularity().fit(X, labels)
+    with pytest.raises(InputError, match="different numbers of labels"):
+        Blend().join([parts[0], other], texts[:20], Y[:20])
+    with pytest.raises(InputError, match="texts and some features"):
+        Blend().join([parts[0], Popularity().fit(np.ones((20, 2)), Y[:20])], texts[:20], Y[:20])
+    with pytest.raises(InputError, match="labels"):
+        Blend().join(parts, texts[:20], Y[:20, :5])
+    with pytest.raises(InputError, match="nothing to weigh"):
+        Blend().join(parts, texts[:20], Y[:20] * 0)
