@@ -98,7 +98,7 @@ def run(name: str, variant: str, data: Path, threads: int | None) -> dict[str, A
     parameters = parse_settings(settings)
     with_texts = parameters.pop("label_texts", "names") != "none"
     plan = compose(recipe, parameters, longtail.JainPropensity(), threads=threads, seed=0, memory_limit=None)
-    if with_texts and "label_texts" in plan.learner.get_params():
+    if with_texts and getattr(plan.learner, "reads_label_texts", False):
         plan.set_params(learner__label_texts=train.label_names)
     start = time.perf_counter()
     with longtail.show_progress():

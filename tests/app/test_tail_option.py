@@ -11,7 +11,7 @@ import longtail
 from longtail import Dataset, OneVsRest, Popularity, TailDial, TextLearner
 from longtail.app.cli.arguments import parse_tail
 from longtail.app.cli.program import program
-from longtail.app.cli.train import dialled
+from longtail.app.plans import dialled
 from longtail.corpus import load, save
 from longtail.errors import ParameterError
 from longtail.propensity import JainPropensity

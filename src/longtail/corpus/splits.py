@@ -66,6 +66,12 @@ def iterative_split(dataset: Dataset, *, test_share: float = 0.2, seed: int = 0)
     >>> train.label_counts, test.label_counts
     (array([1, 1, 1, 1, 1]), array([1, 1, 1, 1, 1]))
     """
+    in_test = iterative_rows(dataset, test_share=test_share, seed=seed)
+    return dataset.take(~in_test), dataset.take(in_test)
+
+
+def iterative_rows(dataset: Dataset, *, test_share: float, seed: int) -> npt.NDArray[np.bool_]:
+    """Which rows `iterative_split` puts into test."""
     from longtail.corpus.split_kernels import assign_rows
 
     n_test, order = _plan(dataset, test_share, seed)
@@ -82,7 +88,7 @@ def iterative_split(dataset: Dataset, *, test_share: float = 0.2, seed: int = 0)
         np.ascontiguousarray(np.column_stack([to_test, counts - to_test])),
         n_test,
     )
-    return dataset.take(~in_test), dataset.take(in_test)
+    return in_test
 
 
 def _plan(dataset: Dataset, test_share: Any, seed: Any) -> tuple[int, npt.NDArray[np.int64]]:

@@ -9,7 +9,8 @@ import typer
 
 from longtail.app.cli.arguments import parse_propensity, parse_settings
 from longtail.app.cli.console import give, give_json, guarded, step
-from longtail.app.cli.train import compose, give_labels, published_propensity, ready
+from longtail.app.cli.train import give_labels, ready
+from longtail.app.plans import compose, published_propensity
 
 
 @guarded

@@ -23,8 +23,10 @@ from longtail.app.cli.propensity import propensity
 from longtail.app.cli.recipes import recipes
 from longtail.app.cli.report import report
 from longtail.app.cli.similar import similar
+from longtail.app.cli.study import study
 from longtail.app.cli.train import train
 from longtail.app.cli.tree import tree
+from longtail.app.cli.tune import tune
 
 program = typer.Typer(
     name="longtail",
@@ -51,12 +53,14 @@ for command in (
     quantise,
     export,
     estimate,
+    tune,
     recipes,
     losses,
 ):
     program.command()(command)
 program.add_typer(propensity, name="propensity")
 program.add_typer(data, name="data")
+program.add_typer(study, name="study")
 
 
 def _show_version(wanted: bool) -> None:

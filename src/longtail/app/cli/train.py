@@ -11,16 +11,12 @@ import typer
 
 from longtail.app.cli.arguments import parse_propensity, parse_settings, parse_tail
 from longtail.app.cli.console import give, give_json, guarded, note, step
+from longtail.app.plans import FEATURES, compose, published_propensity
 from longtail.errors import InputError, ParameterError
 
 if TYPE_CHECKING:
-    from sklearn.base import BaseEstimator
-
     from longtail.corpus import Dataset
     from longtail.learners import Learner, TextLearner
-    from longtail.propensity import JainPropensity
-
-_FEATURES = "features__"
 
 
 @guarded
@@ -138,7 +134,7 @@ def train(
             figures |= _dial_of(learner) | _recall_of(learner)
             with step("saving the model"):  # what is finished is kept until it is saved
                 Model(
-                    _without_threads(learner),
+                    without_threads(learner),
                     label_names=dataset.label_names,
                     propensity=used_propensity,
                     recipe=recipe,
@@ -163,62 +159,6 @@ def train(
 def is_first() -> bool:
     """Whether this process writes: the only one, or the first of those that torchrun started."""
     return os.environ.get("WORLD_SIZE", "1") == "1" or os.environ.get("RANK", "0") == "0"
-
-
-def compose(
-    recipe: str,
-    parameters: dict[str, Any],
-    propensity: JainPropensity,
-    *,
-    threads: int | None,
-    seed: int,
-    memory_limit: str | None,
-    tail: float | str | None = None,
-) -> TextLearner:
-    """Compose and check the learner before the data is read; for features, its inner learner is used alone."""
-    from longtail.learners import TextLearner
-    from longtail.learners.base import nested
-    from longtail.learners.text import get_features
-    from longtail.recipes import configure, find
-
-    learner = dialled(find(recipe).build(propensity), tail, propensity)
-    run = (("threads", threads), ("seed", seed), ("memory_limit", memory_limit))
-
-    def give_run(part: BaseEstimator) -> None:
-        known = part.get_params(deep=False)
-        part.set_params(**{name: value for name, value in run if name in known})
-
-    for _, inner in nested(learner):
-        give_run(inner)
-    settings: dict[bool, dict[str, Any]] = {True: {}, False: {}}  # of the features, of the learner
-    given: dict[str, str] = {}
-    for name, value in parameters.items():
-        of_features = name.startswith(_FEATURES)
-        is_own = name in learner.get_params()
-        key = name if is_own else name.removeprefix(_FEATURES if of_features else "learner__")
-        if not of_features and key in given:
-            raise ParameterError(name, value, f"sets the same as {given[key]}: give only one of them")
-        given[key] = name
-        settings[of_features][key] = value
-    named = settings[False].pop("features", None)
-    configure(learner, settings[False], propensity)
-    features = learner._default_features() if named is None else get_features(named)
-    give_run(features)
-    configure(features, settings[True])
-    plan = TextLearner(features=features, learner=learner)
-    plan._check_parameters()
-    return plan
-
-
-def dialled(learner: Learner, tail: float | str | None, propensity: JainPropensity) -> Learner:
-    """Set the tail dial of a learner; one that has a dial gets it turned."""
-    from longtail.tail import TailDial
-
-    if tail is None:
-        return learner
-    if isinstance(learner, TailDial):
-        return learner.set_params(tail=tail, first=None)
-    return TailDial(learner=learner, tail=tail, propensity=propensity)  # type: ignore[arg-type]
 
 
 def give_labels(plan: TextLearner, dataset: Dataset, tree: Path | None, label_texts: str | None) -> None:
@@ -270,7 +210,7 @@ def ready(plan: TextLearner, parameters: dict[str, Any], dataset: Dataset, sourc
     from longtail.learners.base import nested
 
     if dataset.X is not None:
-        for name in filter(lambda name: name == "features" or name.startswith(_FEATURES), parameters):
+        for name in filter(lambda name: name == "features" or name.startswith(FEATURES), parameters):
             raise ParameterError(name, parameters[name], f"is for texts, and {source} holds features")
     if any(isinstance(part, NeuralClassifier) for _, part in nested(plan)):
         if dataset.texts is None:
@@ -286,18 +226,6 @@ def ready(plan: TextLearner, parameters: dict[str, Any], dataset: Dataset, sourc
     if dataset.X is not None and plan.learner is not None:
         return plan.learner, dataset.X
     return plan, dataset.texts
-
-
-def published_propensity(source: str) -> JainPropensity:
-    """Propensities with the constants of a data set of the registry, or the default ones for a file."""
-    from longtail.corpus.registry import parse_name
-    from longtail.propensity import JainPropensity
-
-    named = None if Path(source).is_file() else parse_name(source)
-    if named is None:
-        return JainPropensity()
-    a, b = named[0].propensity
-    return JainPropensity(a=a, b=b)
 
 
 def _outcome(unfinished: Path, resume: bool) -> str:
@@ -340,7 +268,7 @@ def _recall_of(learner: Learner) -> dict[str, float]:
     return {"recall": round(part.recall_, 4)} if part.recall_ < 1 else {}
 
 
-def _without_threads(learner: Learner) -> Learner:
+def without_threads(learner: Learner) -> Learner:
     """Forget threads, memory limit and device: they belong to this run, and the model will be used elsewhere."""
     for name in ("threads", "memory_limit"):
         if hasattr(learner, name):
@@ -349,5 +277,5 @@ def _without_threads(learner: Learner) -> Learner:
         learner.device = "auto"
     for part in vars(learner).values():
         if hasattr(part, "get_params"):
-            _without_threads(part)
+            without_threads(part)
     return learner

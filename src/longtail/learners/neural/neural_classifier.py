@@ -209,8 +209,11 @@ class NeuralClassifier(NeuralRanker):
             raise ParameterError("keep_frozen", self.keep_frozen, "must be True or False")
         _check_device(self.device)
         if self.label_texts is not None and (isinstance(self.label_texts, str) or not head.reads_texts):
-            reason = "must be a text for each label" if head.reads_texts else "has no use: the head reads no texts"
-            raise ParameterError("label_texts", self.label_texts, reason)
+            if not head.reads_texts:
+                raise ParameterError(
+                    "label_texts", f"{len(self.label_texts)} texts", "must be None: the head reads none"
+                )
+            raise ParameterError("label_texts", self.label_texts, "must be a text for each label")
         get_weighting(self.weighting)
         thread_count(self.threads)
         if self.memory_limit is not None:

@@ -1,0 +1,84 @@
+"""A recipe with settings as one learner, composed and checked before any data is read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from longtail.errors import ParameterError
+
+if TYPE_CHECKING:
+    from sklearn.base import BaseEstimator
+
+    from longtail.learners import Learner, TextLearner
+    from longtail.propensity import JainPropensity
+
+FEATURES = "features__"
+
+
+def compose(
+    recipe: str,
+    parameters: dict[str, Any],
+    propensity: JainPropensity,
+    *,
+    threads: int | None,
+    seed: int,
+    memory_limit: str | None,
+    tail: float | str | None = None,
+) -> TextLearner:
+    """Compose and check the learner before the data is read; for features, its inner learner is used alone."""
+    from longtail.learners import TextLearner
+    from longtail.learners.base import nested
+    from longtail.learners.text import get_features
+    from longtail.recipes import configure, find
+
+    learner = dialled(find(recipe).build(propensity), tail, propensity)
+    run = (("threads", threads), ("seed", seed), ("memory_limit", memory_limit))
+
+    def give_run(part: BaseEstimator) -> None:
+        known = part.get_params(deep=False)
+        part.set_params(**{name: value for name, value in run if name in known})
+
+    for _, inner in nested(learner):
+        give_run(inner)
+    settings: dict[bool, dict[str, Any]] = {True: {}, False: {}}  # of the features, of the learner
+    given: dict[str, str] = {}
+    for name, value in parameters.items():
+        of_features = name.startswith(FEATURES)
+        is_own = name in learner.get_params()
+        key = name if is_own else name.removeprefix(FEATURES if of_features else "learner__")
+        if not of_features and key in given:
+            raise ParameterError(name, value, f"sets the same as {given[key]}: give only one of them")
+        given[key] = name
+        settings[of_features][key] = value
+    named = settings[False].pop("features", None)
+    configure(learner, settings[False], propensity)
+    features = learner._default_features() if named is None else get_features(named)
+    give_run(features)
+    configure(features, settings[True])
+    plan = TextLearner(features=features, learner=learner)
+    plan._check_parameters()
+    return plan
+
+
+def dialled(learner: Learner, tail: float | str | None, propensity: JainPropensity) -> Learner:
+    """Set the tail dial of a learner; one that has a dial gets it turned."""
+    from longtail.tail import TailDial
+
+    if tail is None:
+        return learner
+    if isinstance(learner, TailDial):
+        return learner.set_params(tail=tail, first=None)
+    return TailDial(learner=learner, tail=tail, propensity=propensity)  # type: ignore[arg-type]
+
+
+def published_propensity(source: str) -> JainPropensity:
+    """Propensities with the constants of a data set of the registry, or the default ones for a file."""
+    from longtail.corpus.registry import parse_name
+    from longtail.propensity import JainPropensity
+
+    named = None if Path(source).is_file() else parse_name(source)
+    if named is None:
+        return JainPropensity()
+    a, b = named[0].propensity
+    return JainPropensity(a=a, b=b)

@@ -1,0 +1,268 @@
+"""The search: optuna proposes recipes and parameters, each is trained on some splits and scored on what they leave."""
+
+from __future__ import annotations
+
+import threading
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+from sklearn.base import clone
+
+from longtail.app.plans import compose
+from longtail.app.tuning.front import Point
+from longtail.app.tuning.space import TAILS, has_dial, space_of
+from longtail.corpus.dataset import Dataset
+from longtail.corpus.splits import iterative_rows
+from longtail.errors import Interrupted, LongtailError
+from longtail.metrics import evaluate
+from longtail.propensity import JainPropensity
+
+if TYPE_CHECKING:
+    from optuna import Study, Trial
+    from optuna.trial import FrozenTrial
+
+_FOLDED_BELOW = 20_000  # rows; more are split once
+_FOLDS = 4
+_QUARTER = 4  # of the rows are looked at first, where there is one split
+_MARGINS = {
+    True: 1.5,
+    False: 4.0,
+}  # how far behind is hopeless, after one split of several, after a quarter of the rows
+
+
+@dataclass(frozen=True)
+class Split:
+    """Rows to train on and rows to judge by, as features or texts, with their labels and inverse propensities."""
+
+    X: Any
+    Y: sp.csr_array
+    X_test: Any
+    Y_test: sp.csr_array
+    inverse: npt.NDArray[np.float64]
+
+
+@dataclass
+class Found:
+    """What a search has found so far.
+
+    Parameters
+    ----------
+    points : list of Point
+        All that was trained to the end, at every position of the dial.
+    trained, pruned, failed : int
+        Trials that were trained to the end, given up early, and that failed.
+    reasons : dict of str to str
+        Why a recipe failed, by recipe.
+    """
+
+    points: list[Point] = field(default_factory=list)
+    trained: int = 0
+    pruned: int = 0
+    failed: int = 0
+    reasons: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class Search:
+    """A search over recipes and their parameters.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        Training rows; nothing else is looked at.
+    recipes : sequence of str
+    objectives : sequence of str
+        Metrics of `evaluate`, the plain one first.
+    budget : float
+        Seconds.
+    propensity : JainPropensity
+    folds : int, optional
+        Splits that each trial is trained on; four below 20,000 rows and one from there on when left out.
+    test_share : float
+        Share of the rows that a split judges by; rare labels are on both sides.
+    jobs : int
+        Trials at once; each has ``threads // jobs`` threads.
+    threads : int
+    seed : int
+    """
+
+    dataset: Dataset
+    recipes: Sequence[str]
+    objectives: Sequence[str]
+    budget: float
+    propensity: JainPropensity
+    folds: int | None = None
+    test_share: float = 0.2
+    jobs: int = 1
+    threads: int = 1
+    seed: int = 0
+    found: Found = field(default_factory=Found)
+
+    def __post_init__(self) -> None:
+        self.n_folds = self.folds or (_FOLDS if self.dataset.n_rows < _FOLDED_BELOW else 1)
+        self._splits: dict[int, Split] = {}
+        self._first_scores: list[tuple[tuple[float, ...], ...]] = []  # of each trained trial, by position of the dial
+        self._longest: dict[str, float] = {}
+        self._tried: set[tuple[str, str]] = set()
+        self._lock = threading.Lock()
+        self._deadline = 0.0
+
+    def run(self, told: Callable[[Found], None] | None = None) -> Found:
+        """Search until the time is over; Ctrl-C ends it early, with what was found."""
+        import optuna
+
+        optuna.logging.set_verbosity(optuna.logging.ERROR)
+        self._deadline = time.monotonic() + self.budget
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            sampler = optuna.samplers.TPESampler(
+                seed=self.seed, multivariate=True, group=True, constant_liar=self.jobs > 1
+            )
+        study = optuna.create_study(directions=["maximize"] * len(self.objectives), sampler=sampler)
+        for recipe in self.recipes:
+            own = {part.key(recipe): part.own(recipe) for part in space_of(recipe)}
+            study.enqueue_trial({"recipe": recipe, **own}, skip_if_exists=True)
+
+        def after(study: Study, trial: FrozenTrial) -> None:
+            if told is not None:
+                told(self.found)
+            if time.monotonic() >= self._deadline:
+                study.stop()
+
+        try:
+            study.optimize(
+                self._trial, timeout=self.budget, n_jobs=self.jobs, callbacks=[after], catch=(LongtailError,)
+            )
+        except (KeyboardInterrupt, Interrupted):
+            if not self.found.points:
+                raise
+        return self.found
+
+    def _trial(self, trial: Trial) -> tuple[float, ...]:
+        import optuna
+
+        recipe = trial.suggest_categorical("recipe", list(self.recipes))
+        drawn = {part: part.draw(trial, recipe) for part in space_of(recipe)}
+        settings = {part.name: value for part, value in drawn.items() if value != part.own(recipe)}
+        with self._lock:
+            is_new = (recipe, str(settings)) not in self._tried
+            self._tried.add((recipe, str(settings)))
+        if not is_new:
+            raise optuna.TrialPruned
+        try:
+            return self._judged(recipe, settings)
+        except _HopelessError:
+            self.found.pruned += 1
+            raise optuna.TrialPruned from None
+        except LongtailError as error:
+            with self._lock:
+                self.found.failed += 1
+                self.found.reasons.setdefault(recipe, str(error))
+            raise
+
+    def _judged(self, recipe: str, settings: dict[str, Any]) -> tuple[float, ...]:
+        tails = (0.0,) if has_dial(recipe) else TAILS
+        scores: list[npt.NDArray[np.float64]] = []
+        seconds: list[float] = []
+        first: npt.NDArray[np.float64] | None = None
+        if self.n_folds == 1:
+            first, _ = self._scored(recipe, settings, self.split(0), tails, _QUARTER)
+            self._give_up_hopeless(first, recipe, self._longest.get(recipe, 0.0))
+        for number in range(self.n_folds):
+            found, took = self._scored(recipe, settings, self.split(number), tails, 1)
+            scores.append(found)
+            seconds.append(took)
+            if number == 0 and first is None:
+                first = found
+                if self.n_folds > 1:
+                    self._give_up_hopeless(found, recipe, took * (self.n_folds - 1))
+        assert first is not None
+        mean = np.mean(scores, axis=0)
+        took = float(np.mean(seconds))
+        points = [
+            Point(recipe, settings, tail, tuple(round(float(value), 4) for value in row), round(took, 3))
+            for tail, row in zip(tails, mean, strict=True)
+        ]
+        with self._lock:
+            self._first_scores.append(tuple(tuple(row) for row in first.tolist()))
+            self._longest[recipe] = max(self._longest.get(recipe, 0.0), took)
+            self.found.points += points
+            self.found.trained += 1
+            bests = [max(point.scores[at] for point in self.found.points) for at in range(len(self.objectives))]
+        best = max(points, key=lambda point: sum(s / max(b, 1e-9) for s, b in zip(point.scores, bests, strict=True)))
+        return best.scores
+
+    def _give_up_hopeless(self, first: npt.NDArray[np.float64], recipe: str, left: float) -> None:
+        """Give up what is far behind some trained trial at all positions of the dial, or can't end in time."""
+        margin = _MARGINS[self.n_folds > 1]
+        with self._lock:
+            known = [row for trial in self._first_scores for row in trial]
+        behind = all(any(all(b > o + margin for b, o in zip(k, own, strict=True)) for k in known) for own in first)
+        if behind or time.monotonic() + left > self._deadline:
+            raise _HopelessError
+
+    def _scored(
+        self, recipe: str, settings: dict[str, Any], split: Split, tails: Sequence[float], part: int
+    ) -> tuple[npt.NDArray[np.float64], float]:
+        """Scores at each position of the dial after training on one of `part` parts of the rows, and its seconds."""
+        threads = max(self.threads // self.jobs, 1)
+        params = {name.replace(".", "__"): value for name, value in settings.items()}
+        plan = compose(recipe, params, self.propensity, threads=threads, seed=self.seed, memory_limit=None)
+        learner: Any = plan if isinstance(split.X, list) else clone(plan.learner)
+        some = np.arange(0, split.Y.shape[0], part)
+        X = [split.X[row] for row in some] if isinstance(split.X, list) else split.X[some]
+        start = time.perf_counter()
+        learner.fit(X, split.Y[some])
+        seconds = time.perf_counter() - start
+        k = max(int(name.partition("@")[2] or 5) for name in self.objectives)
+        rows = []
+        for tail in tails:
+            top = learner.predict_topk(split.X_test, k, tail=tail or None)
+            found = evaluate(top, split.Y_test, ks=_places(self.objectives), inverse_propensity=split.inverse)
+            rows.append([found[name] for name in self.objectives])
+        return np.array(rows), seconds
+
+    def split(self, number: int) -> Split:
+        """A split, made at the first call; texts become features by the training rows alone."""
+        with self._lock:
+            if number not in self._splits:
+                self._splits[number] = self._made(number)
+            return self._splits[number]
+
+    def _made(self, number: int) -> Split:
+        in_test = iterative_rows(self.dataset, test_share=self.test_share, seed=self.seed + number)
+        train, test = self.dataset.take(~in_test), self.dataset.take(in_test)
+        inverse = self.propensity.inverse(train.label_counts, train.n_rows)
+        if train.X is not None:
+            return Split(train.X, train.Y, test.X, test.Y, inverse)
+        assert train.texts is not None
+        assert test.texts is not None
+        if any(_reads_tokens(recipe, self.propensity) for recipe in self.recipes):
+            return Split(list(train.texts), train.Y, list(test.texts), test.Y, inverse)
+        from longtail.corpus import Tfidf
+
+        features = Tfidf(threads=self.threads)
+        X = features.fit_transform(list(train.texts))
+        return Split(X, train.Y, features.transform(list(test.texts)), test.Y, inverse)
+
+
+class _HopelessError(Exception):
+    """A trial that isn't worth its time."""
+
+
+def _places(objectives: Sequence[str]) -> tuple[int, ...]:
+    return tuple(sorted({int(name.partition("@")[2]) for name in objectives}))
+
+
+def _reads_tokens(recipe: str, propensity: JainPropensity) -> bool:
+    """Whether a recipe wants texts rather than tf-idf."""
+    from longtail.corpus import Tfidf
+    from longtail.recipes import find
+
+    return not isinstance(find(recipe).build(propensity)._default_features(), Tfidf)
