@@ -22,6 +22,7 @@ from longtail.app.cli.predict import predict
 from longtail.app.cli.propensity import propensity
 from longtail.app.cli.recipes import recipes
 from longtail.app.cli.report import report
+from longtail.app.cli.reproduce import reproduce
 from longtail.app.cli.similar import similar
 from longtail.app.cli.study import study
 from longtail.app.cli.train import train
@@ -54,6 +55,7 @@ for command in (
     export,
     estimate,
     tune,
+    reproduce,
     recipes,
     losses,
 ):

@@ -70,7 +70,7 @@ def tune(
         raise ParameterError("--pick", pick, f"must be one of {', '.join(PICKS)}")
     if not 0 < held_out < 1:
         raise ParameterError("--held-out", held_out, "must be a number between 0 and 1")
-    seconds, measures, names = _seconds(budget), _objectives(objectives), _recipes(recipes)
+    seconds, measures, names = seconds_of(budget, "--budget"), _objectives(objectives), _recipes(recipes)
     with step("searching", outcome="Nothing was trained."):
         from longtail.app.plans import published_propensity
         from longtail.app.tuning.front import front_of, picks_of
@@ -214,10 +214,11 @@ def _train(
     note(f"Trained {pick}, {point.recipe}, on {dataset.n_rows:,} rows; saved to {out}.")
 
 
-def _seconds(text: str) -> float:
+def seconds_of(text: str, option: str) -> float:
+    """Seconds of a time such as 90s, 10m or 2h."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh]?)", text.strip())
     if not found or not float(found[1]):
-        raise ParameterError("--budget", text, "must be a time such as 90s, 10m or 2h")
+        raise ParameterError(option, text, "must be a time such as 90s, 10m or 2h")
     return float(found[1]) * _UNITS[found[2] or "s"]
 
 

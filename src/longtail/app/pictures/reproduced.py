@@ -1,0 +1,48 @@
+"""A paper's gains and ours."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from longtail.app.pictures.models import colour, legend, marker
+from longtail.app.pictures.style import figure, picture
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from longtail.app.reproduce.tables import Gain
+
+
+@picture
+def gains_beside(gains: Sequence[Gain]) -> Figure:
+    """Draw what methods add to their bases, with intervals, and the paper's range as a grey bar behind.
+
+    Parameters
+    ----------
+    gains : sequence of Gain
+    """
+    metrics = list(dict.fromkeys(gain.metric for gain in gains))
+    methods = list(dict.fromkeys(gain.method for gain in gains))
+    sets = list(dict.fromkeys(gain.data for gain in gains))
+    drawn, axes = figure(max(3.2 * len(metrics), 4.8), 1.6 + 0.5 * len(methods), columns=len(metrics))
+    apart = 0.7 / max(len(sets), 1)
+    for column, metric in enumerate(metrics):
+        for row, method in enumerate(methods):
+            own = [gain for gain in gains if (gain.metric, gain.method) == (metric, method)]
+            paper = next((gain.paper for gain in own if gain.paper), ())
+            if paper:
+                axes[column].barh(row, paper[1] - paper[0] or 0.05, left=paper[0], height=0.8, color="0.88", zorder=0)
+            for gain in own:
+                number = sets.index(gain.data)
+                place = row + (number - (len(sets) - 1) / 2) * apart
+                axes[column].errorbar(
+                    [gain.ours], [place], xerr=[[gain.ours - gain.low], [gain.high - gain.ours]], capsize=2,
+                    color=colour(number), marker=marker(number), markersize=4, linestyle="none",
+                )  # fmt: skip
+        axes[column].axvline(0, color="0.4", linewidth=0.8)
+        axes[column].set_yticks(range(len(methods)), methods if column == 0 else [""] * len(methods))
+        axes[column].set_xlabel(f"gain in {metric}")
+        axes[column].invert_yaxis()
+    legend(drawn, sets)
+    return drawn

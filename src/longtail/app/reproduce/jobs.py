@@ -1,0 +1,118 @@
+"""One recipe on one data set, in a process of its own; what came out is kept under a hash of all that it depends on."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from longtail import __version__
+from longtail.app.reproduce.methods import Ours
+from longtail.app.reproduce.sets import AtHand
+from longtail.engine.disk_cache import cache_directory
+
+METRICS = tuple(f"{name}@{k}" for name in ("P", "nDCG", "PSP", "PSnDCG", "C") for k in (1, 3, 5))
+
+
+@dataclass(frozen=True)
+class Job:
+    """Something to train and to measure."""
+
+    data: AtHand
+    ours: Ours
+    seed: int = 0
+
+    @property
+    def key(self) -> str:
+        """Hash of the data, the recipe with its settings, the seed and the version."""
+        described = [self.data.digest, self.ours.recipe, dict(self.ours.settings), self.seed, __version__]
+        return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()[:32]
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a job gave: figures by name, and where its ranking is."""
+
+    job: Job
+    figures: dict[str, Any]
+    ranking: Path
+
+    def value(self, metric: str) -> float | None:
+        """A figure; None where it has none."""
+        return self.figures.get(metric)
+
+    def half(self, metric: str) -> float | None:
+        """Half of its 95 % interval over test rows."""
+        return self.figures.get(f"half {metric}")
+
+    def labels(self) -> np.ndarray[Any, Any]:
+        """The five best labels of each test row."""
+        return np.asarray(np.load(self.ranking, allow_pickle=False))
+
+
+class Runner:
+    """Runs jobs that have not run before.
+
+    Parameters
+    ----------
+    directory : Path, optional
+        Where results are kept; the user's cache when left out.
+    threads : int, optional
+    limit : float, optional
+        Most seconds of a job; one that takes longer is stopped, and is tried again the next time.
+    """
+
+    def __init__(self, directory: Path | None, threads: int | None = None, limit: float | None = None) -> None:
+        self.directory = directory or (cache_directory() or Path("longtail-cache")) / "reproduce"
+        self.threads, self.limit = threads, limit
+        self.failed: dict[str, str] = {}
+
+    def known(self, job: Job) -> Result | None:
+        """What is kept of a job; None if it hasn't run."""
+        place, ranking = self.directory / f"{job.key}.json", self.directory / f"{job.key}.npy"
+        if not (place.is_file() and ranking.is_file()):
+            return None
+        try:
+            return Result(job, json.loads(place.read_text()), ranking)
+        except ValueError:
+            return None
+
+    def run(self, jobs: Sequence[Job], told: Callable[[str], None]) -> dict[Job, Result]:
+        """Run what isn't known yet, one after the other, and give everything that succeeded."""
+        found: dict[Job, Result] = {}
+        for job in dict.fromkeys(jobs):
+            result = self.known(job)
+            if result is None:
+                told(f"{job.ours.name} on {job.data.name}")
+                result = self._started(job)
+            if result is not None:
+                found[job] = result
+        return found
+
+    def _started(self, job: Job) -> Result | None:
+        self.directory.mkdir(parents=True, exist_ok=True)
+        order = {
+            "name": job.data.name, "train": job.data.train, "test": job.data.test, "recipe": job.ours.recipe,
+            "settings": dict(job.ours.settings), "seed": job.seed, "threads": self.threads,
+            "out": str(self.directory / job.key),
+        }  # fmt: skip
+        command = [sys.executable, "-m", "longtail.app.reproduce.job"]
+        name = f"{job.ours.name} on {job.data.name}"
+        try:
+            done = subprocess.run(
+                command, input=json.dumps(order), capture_output=True, text=True, timeout=self.limit, check=False
+            )
+        except subprocess.TimeoutExpired:
+            self.failed[name] = f"took longer than {self.limit:,.0f} s"
+            return None
+        if done.returncode:
+            self.failed[name] = (done.stderr.strip().splitlines() or ["stopped"])[-1]
+            return None
+        return self.known(job)

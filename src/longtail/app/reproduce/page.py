@@ -1,0 +1,92 @@
+"""docs/results.md: every recipe on every data set at hand, one table a metric, and all papers' tables beside ours."""
+
+from __future__ import annotations
+
+import platform
+import re
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+
+from longtail import __version__
+from longtail.app.reproduce.jobs import Job, Result
+from longtail.app.reproduce.markdown import markdown_table
+from longtail.app.reproduce.methods import Ours
+from longtail.app.reproduce.sets import AtHand
+from longtail.engine.pool import thread_count
+from longtail.recipes import recipes
+
+METRICS = ("P@1", "P@3", "P@5", "nDCG@5", "PSP@1", "PSP@3", "PSP@5", "PSnDCG@5")
+_COSTS = {
+    "train_seconds": ("Training, seconds", "{:.1f}"),
+    "predict_ms": ("Prediction, ms a row", "{:.3f}"),
+    "peak_memory_mb": ("Peak memory, MB", "{:.0f}"),
+    "model_mb": ("Model, MB", "{:.1f}"),
+}
+_OPEN, _CLOSE = "<!-- discussion -->", "<!-- end of discussion -->"
+
+
+def all_recipes(networks: bool) -> list[Ours]:
+    """All recipes; networks where they are wanted."""
+    found = [Ours(recipe.name) for recipe in recipes()]
+    return [mine for mine in found if networks or not mine.is_network]
+
+
+def page(
+    sets: Sequence[AtHand],
+    all_ours: Sequence[Ours],
+    results: Mapping[Job, Result],
+    sections: Sequence[str],
+    before: str,
+) -> str:
+    """The page; what stands between the marks of the discussion in an earlier one is kept."""
+    found = re.search(f"{re.escape(_OPEN)}(.*?){re.escape(_CLOSE)}", before, re.DOTALL)
+    discussion = found[1].strip() if found else ""
+    lines = [
+        "# Results",
+        "",
+        f"Written by `longtail reproduce results` on {datetime.now(UTC):%Y-%m-%d} with longtail {__version__}, "
+        f"{platform.machine()}, {thread_count(None)} cores. ± is half of a 95 % interval over the test rows. "
+        "Every recipe has its own parameters; nothing is tuned here.",
+        "",
+        _OPEN,
+        discussion,
+        _CLOSE,
+        "",
+        "## Recipes",
+        "",
+    ]
+    names = [data.name for data in sets]
+    for metric in METRICS:
+        rows = [
+            [f"`{mine.name}`", *(_value(results.get(Job(data, mine)), metric) for data in sets)] for mine in all_ours
+        ]
+        lines += [f"### {metric}", "", *markdown_table(["recipe", *names], _best_marked(rows))]
+    for key, (title, form) in _COSTS.items():
+        rows = [
+            [f"`{mine.name}`", *(_cost(results.get(Job(data, mine)), key, form) for data in sets)] for mine in all_ours
+        ]
+        lines += [f"### {title}", "", *markdown_table(["recipe", *names], rows)]
+    return "\n".join([*lines, *sections])
+
+
+def _value(result: Result | None, metric: str) -> str:
+    if result is None or result.value(metric) is None:
+        return "-"
+    return f"{result.value(metric):.2f} ± {result.half(metric) or 0:.2f}"
+
+
+def _cost(result: Result | None, key: str, form: str) -> str:
+    return "-" if result is None else form.format(result.figures[key])
+
+
+def _best_marked(rows: list[list[str]]) -> list[list[str]]:
+    """Mark the best of each column."""
+    if not rows:
+        return rows
+    for column in range(1, len(rows[0])):
+        values = [float(row[column].split(" ")[0]) if row[column] != "-" else float("-inf") for row in rows]
+        best = max(values)
+        for row, value in zip(rows, values, strict=True):
+            if value == best and value > float("-inf"):
+                row[column] = f"**{row[column]}**"
+    return rows

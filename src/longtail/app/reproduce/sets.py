@@ -1,0 +1,89 @@
+"""Data sets at hand: the bundled ones, and those in a directory, each in a folder of its own with train and test."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from longtail.corpus import Dataset, load
+from longtail.corpus.registry import names, parse_name
+from longtail.errors import InputError
+from longtail.propensity import JainPropensity
+
+_SUFFIXES = (".jsonl", ".jsonl.xz", ".jsonl.gz", ".txt", ".txt.xz", ".txt.gz", ".xc")
+_BUNDLED = ("debian-tags", "debian-depends")
+
+
+@dataclass(frozen=True)
+class AtHand:
+    """A data set with its two parts.
+
+    Parameters
+    ----------
+    name : str
+        As the registry spells it, else the folder's name.
+    train, test : str
+        Files or names that `longtail.corpus.load` takes.
+    """
+
+    name: str
+    train: str
+    test: str
+
+    @cached_property
+    def digest(self) -> str:
+        """Hash of both files, or of the names of what comes with the package."""
+        found = hashlib.sha256()
+        for part in (self.train, self.test):
+            path = Path(part)
+            found.update(path.read_bytes() if path.is_file() else part.encode())
+        return found.hexdigest()
+
+    @property
+    def has_texts(self) -> bool:
+        """Whether its rows are texts."""
+        return not Path(self.train).is_file() or ".jsonl" in Path(self.train).name
+
+    @property
+    def propensity(self) -> JainPropensity:
+        """By the constants that the registry has for it, or the default ones."""
+        named = parse_name(self.name)
+        return JainPropensity() if named is None else JainPropensity(a=named[0].propensity[0], b=named[0].propensity[1])
+
+    def read(self) -> tuple[Dataset, Dataset]:
+        """Train and test with the same label ids."""
+        train = load(self.train)
+        return train, load(self.test, label_names=train.label_names)
+
+
+def at_hand(directory: Path | None) -> dict[str, AtHand]:
+    """Data sets by name: those in a directory, texts rather than features where it has both, and the bundled ones."""
+    found = {name: AtHand(name, f"{name}:train", f"{name}:test") for name in _BUNDLED}
+    if directory is None:
+        return found
+    if not directory.is_dir():
+        raise InputError("is no directory: give one with a folder for each data set.", path=directory)
+    for folder in sorted(path for path in directory.iterdir() if path.is_dir()):
+        parts = [_part(folder, part) for part in ("train", "test")]
+        if all(parts):
+            name = published_name(folder.name) or folder.name
+            found.setdefault(name, AtHand(name, str(parts[0]), str(parts[1])))
+    return found
+
+
+def published_name(folder: str) -> str | None:
+    """How the registry spells the data set of a folder; None if it has none of that name.
+
+    Examples
+    --------
+    >>> published_name("eurlex-4k")
+    'EURLex-4K'
+    """
+    key = folder.lower().replace("-", "").replace("_", "")
+    return next((name for name in names() if name.lower().replace("-", "") == key), None)
+
+
+def _part(folder: Path, part: str) -> Path | None:
+    return next((path for suffix in _SUFFIXES if (path := folder / f"{part}{suffix}").is_file()), None)

@@ -1,0 +1,229 @@
+"""A table of a paper beside ours: numbers where its data sets are at hand, gains where others stand in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from longtail.app.reproduce.jobs import METRICS, Job, Result
+from longtail.app.reproduce.methods import base_method, ours
+from longtail.app.reproduce.papers import Table
+from longtail.app.reproduce.sets import AtHand
+from longtail.corpus.registry import describe, names
+from longtail.metrics import compare
+
+_PERMUTATIONS = 500
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A number of the paper and ours, with half of our 95 % interval over test rows."""
+
+    metric: str
+    paper: float | None
+    ours: float
+    half: float | None
+
+    @property
+    def difference(self) -> float | None:
+        """Ours less the paper's."""
+        return None if self.paper is None else self.ours - self.paper
+
+
+@dataclass(frozen=True)
+class Gain:
+    """What a method adds to its base on a data set that stands in, and what it added in the paper.
+
+    Parameters
+    ----------
+    data, method, base : str
+    metric : str
+    ours, low, high : float
+        Difference on the same test rows, and its 95 % interval.
+    paper : tuple of float
+        The paper's differences on its own data sets, the lowest and the highest; empty where it has none.
+    """
+
+    data: str
+    method: str
+    base: str
+    metric: str
+    ours: float
+    low: float
+    high: float
+    paper: tuple[float, float] | tuple[()]
+
+    @property
+    def agrees(self) -> bool | None:
+        """Whether its sign is that of the middle of the paper's; None where the paper has no number."""
+        return None if not self.paper else (self.ours >= 0) == (sum(self.paper) / 2 >= 0)
+
+
+@dataclass
+class Reproduced:
+    """A table with our numbers.
+
+    Parameters
+    ----------
+    table : Table
+    direct : dict
+        Cells by data set and method, where the paper's own data set is at hand.
+    standing_in : dict
+        Results by data set and method on other data sets.
+    gains : list of Gain
+    missing : dict of str to str
+        Data sets of the paper that are not at hand, and how to get them.
+    left_out : dict of str to str
+        Methods that were not run, and why.
+    notes : list of str
+        Why numbers can't be compared as they stand.
+    """
+
+    table: Table
+    direct: dict[tuple[str, str], list[Cell]] = field(default_factory=dict)
+    standing_in: dict[tuple[str, str], Result] = field(default_factory=dict)
+    gains: list[Gain] = field(default_factory=list)
+    missing: dict[str, str] = field(default_factory=dict)
+    left_out: dict[str, str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+
+def planned(table: Table, sets: Mapping[str, AtHand], networks: bool, stand_ins: Iterable[str]) -> list[Job]:
+    """What has to run for a table: its methods on its data sets that are at hand, and on those that stand in."""
+    chosen = [name for name in table.datasets if name in sets]
+    chosen += [name for name in stand_ins if name not in chosen]
+    jobs = []
+    for name in chosen:
+        for method in table.methods:
+            mine = ours(method)
+            if mine is not None and (not mine.is_network or (networks and sets[name].has_texts)):
+                jobs.append(Job(sets[name], mine))
+    return jobs
+
+
+def reproduced(
+    table: Table, sets: Mapping[str, AtHand], results: Mapping[Job, Result], networks: bool, stand_ins: Sequence[str]
+) -> Reproduced:
+    """Put what ran beside what the paper printed."""
+    found = Reproduced(table)
+    metrics = [metric for metric in METRICS if metric in table.metrics]
+    for method in table.methods:
+        mine = ours(method)
+        if mine is None:
+            found.left_out[method] = "not among longtail's recipes"
+        elif mine.is_network and not networks:
+            found.left_out[method] = "a network: add --networks"
+    for name in table.datasets:
+        if name not in sets:
+            found.missing[name] = where_from(name)
+            continue
+        for method in table.methods:
+            result = _result(results, sets[name], method)
+            if result is None:
+                continue
+            base = base_method(method, table.methods)
+            found.direct[name, method] = [
+                Cell(
+                    metric,
+                    table.value(name, method, metric, base),
+                    float(result.value(metric) or 0),
+                    result.half(metric),
+                )
+                for metric in metrics
+            ]
+    for name in stand_ins:
+        for method in table.methods:
+            result = _result(results, sets[name], method)
+            if result is not None and name not in table.datasets:
+                found.standing_in[name, method] = result
+    found.gains = [*_gains(table, sets, results, metrics, stand_ins)]
+    found.notes = _notes(table, found)
+    return found
+
+
+def _result(results: Mapping[Job, Result], data: AtHand, method: str) -> Result | None:
+    mine = ours(method)
+    return None if mine is None else results.get(Job(data, mine))
+
+
+def _gains(
+    table: Table,
+    sets: Mapping[str, AtHand],
+    results: Mapping[Job, Result],
+    metrics: Sequence[str],
+    stand_ins: Sequence[str],
+) -> Iterable[Gain]:
+    for name in dict.fromkeys([*(name for name in table.datasets if name in sets), *stand_ins]):
+        pairs = [(method, base_method(method, table.methods)) for method in table.methods]
+        both = [
+            (method, base, _result(results, sets[name], method), _result(results, sets[name], base))
+            for method, base in pairs
+            if base is not None
+        ]
+        if not any(one and other for _, _, one, other in both):
+            continue
+        truth, inverse = _truth(sets[name])
+        for method, base, own, plain in both:
+            if own is None or plain is None:
+                continue
+            compared = compare(
+                plain.labels(), own.labels(), truth, inverse_propensity=inverse, metrics=metrics,
+                permutations=_PERMUTATIONS,
+            )  # fmt: skip
+            for metric in metrics:
+                apart = compared[metric]
+                paper = printed_gains(table, method, base, metric)
+                yield Gain(name, method, base, metric, apart.difference, apart.low, apart.high, paper)
+
+
+def printed_gains(table: Table, method: str, base: str, metric: str) -> tuple[float, float] | tuple[()]:
+    """The lowest and the highest difference of two methods in a paper, over its data sets.
+
+    Examples
+    --------
+    >>> from longtail.app.reproduce.papers import find_table
+    >>> printed_gains(find_table("ranknet-2"), "RankNet-Bonsai", "Bonsai", "PSP@1")
+    (1.5, 11.97)
+    """
+    found = []
+    for data in table.datasets:
+        own, plain = table.value(data, method, metric, base), table.value(data, base, metric)
+        if own is not None and plain is not None:
+            found.append(own - plain)
+    return (round(min(found), 2), round(max(found), 2)) if found else ()
+
+
+def _truth(data: AtHand) -> tuple[object, np.ndarray[tuple[int], np.dtype[np.float64]]]:
+    train, test = data.read()
+    counts = np.pad(train.label_counts, (0, test.n_labels - train.n_labels))
+    return test.Y, data.propensity.inverse(counts, train.n_rows)
+
+
+def where_from(name: str) -> str:
+    """How a user gets a data set."""
+    if name not in names():
+        return "not a published split"
+    info = describe(name)
+    return f"{info.train_rows:,} training rows; from {info.source}, into DIR/{name} as train.txt and test.txt"
+
+
+def _notes(table: Table, found: Reproduced) -> list[str]:
+    notes = []
+    if any((mine := ours(method)) and mine.is_network for method in table.methods):
+        notes.append(
+            "Networks: another backbone (MiniLM rather than BERT, RoBERTa or XLNet), and one network, not three."
+        )
+    if found.standing_in:
+        notes.append(
+            "Data sets that stand in have other rows, features and labels: gains can be compared, numbers can't."
+        )
+    if found.direct:
+        notes.append(
+            "Features are those of the repository, as they come, or tf-idf of the texts where there are texts."
+        )
+    notes += [f"{row.method} on {row.data}: {row.remark}" for row in table.rows if row.remark]
+    if not table.rows:
+        notes.append("The text that the numbers were typed from has none for this table.")
+    return notes
