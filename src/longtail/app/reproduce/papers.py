@@ -88,7 +88,7 @@ def tables() -> dict[str, Table]:
     Examples
     --------
     >>> tables()["pw-3"].value("Amazon-670K", "DiSMEC", "P@1")
-    44.71
+    44.7
     """
     found = {}
     folder = resources.files("longtail.app") / "papers"

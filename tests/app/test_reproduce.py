@@ -1,0 +1,241 @@
+"""The papers' numbers, and ours beside them."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from longtail import datasets
+from longtail.app.cli.program import program
+from longtail.app.reproduce.figures import elsewhere, figures
+from longtail.app.reproduce.jobs import Job, Runner
+from longtail.app.reproduce.markdown import agreeing
+from longtail.app.reproduce.methods import Ours, base_method, ours
+from longtail.app.reproduce.page import page
+from longtail.app.reproduce.papers import find_table, tables
+from longtail.app.reproduce.sets import AtHand, at_hand, published_name
+from longtail.app.reproduce.tables import Gain, planned, printed_gains, reproduced
+from longtail.corpus import save
+from longtail.corpus.dataset import Dataset
+from longtail.errors import ParameterError
+from longtail.recipes import find
+
+SHARED = Path(os.environ.get("LONGTAIL_SHARED", Path(__file__).resolve().parents[3] / "shared"))
+TEXTS = {
+    "pw": "propensity-weighted-surrogates", "ranknet": "ranknet-taug", "pfastrexml": "pfastrexml", "glas": "glas",
+    "xgrank": "xgrank",
+}  # fmt: skip
+WANTED = {
+    "pw": ["3", "4", "5"],
+    "ranknet": ["2", "3", "4", "5", "6", "figure-1", "figure-2", "figure-5"],
+    "pfastrexml": ["3", "4", "figure-1", "figure-2", "figure-3", "figure-4"],
+    "glas": ["1", "2", "3", "4", "6"],
+    "xgrank": ["3", "4", "5", "6", "figure-3"],
+}
+
+
+def run(*arguments):
+    return CliRunner().invoke(program, [str(argument) for argument in arguments])
+
+
+def test_every_table_is_there():
+    for paper, numbers in WANTED.items():
+        for number in numbers:
+            assert f"{paper}-{number}" in tables()
+    assert sum(len(table.rows) for table in tables().values()) > 350
+
+
+def numbers_of(text):
+    return [float(number) for number in re.findall(r"-?(?:\d+(?:\.\d+)?|\.\d+)", text.replace("\u2212", "-"))]
+
+
+@pytest.mark.skipif(not (SHARED / "papers").is_dir(), reason="the papers' texts are not here")
+@pytest.mark.parametrize("paper", list(TEXTS))
+def test_numbers_are_those_of_the_texts(paper):
+    """Each number that was typed occurs in the text at least as often as in the tables."""
+    text = (SHARED / "papers" / f"{TEXTS[paper]}.txt").read_text(encoding="utf-8")
+    typed = Counter(
+        abs(float(value))
+        for table in tables().values()
+        if table.name == paper
+        for row in table.rows
+        for value in row.values.values()
+    )
+    missing = typed - Counter(map(abs, numbers_of(re.sub(r"(?<=\d),(?=\d{3})", "", text))))
+    assert sum(missing.values()) <= 0.01 * sum(typed.values()), missing
+
+
+@pytest.mark.skipif(not (SHARED / "papers").is_dir(), reason="the papers' texts are not here")
+def test_rows_are_those_of_the_texts():
+    """Where a paper prints a row in a line, its numbers stand there in their order."""
+    text = (SHARED / "papers" / f"{TEXTS['pw']}.txt").read_text(encoding="utf-8")
+    lines = [numbers_of(line) for line in text.splitlines()]
+    for key in ("pw-3", "pw-4", "pw-5"):
+        for row in find_table(key).rows:
+            assert any(_in_order(list(row.values.values()), line) for line in lines), row
+
+
+def _in_order(wanted, line):
+    place = iter(line)
+    return all(value in place for value in wanted)
+
+
+def test_some_numbers_by_eye():
+    """Typed a second time, from the papers."""
+    pw = find_table("pw-3")
+    assert pw.value("Amazon-670K", "DiSMEC", "P@1") == 44.7
+    assert pw.value("Wikipedia-500K", "PW-cb-DiSMEC", "PS gain %") == -5.8
+    assert find_table("repository-1").value("Bibtex", "FastXML", "PSP@5") == 58.3
+
+
+def test_gains_are_added_to_the_base():
+    table = find_table("ranknet-2")
+    base, gain = (
+        next(row.values for row in table.rows if (row.data, row.method) == ("EURLex-4K", method))
+        for method in ("Bonsai", "RankNet-Bonsai")
+    )
+    found = table.value("EURLex-4K", "RankNet-Bonsai", "PSP@1", "Bonsai")
+    assert found == pytest.approx(base["PSP@1"] + gain["PSP@1 gain pp"])
+    low, high = printed_gains(table, "RankNet-Bonsai", "Bonsai", "PSP@1")
+    assert low <= gain["PSP@1 gain pp"] <= high
+
+
+def test_every_method_that_is_ours_exists():
+    for table in tables().values():
+        for method in table.methods:
+            mine = ours(method)
+            if mine is not None:
+                assert find(mine.recipe).name == mine.recipe
+            base = base_method(method, table.methods)
+            assert base is None or base in table.methods
+    assert ours("SLEEC") is None
+    assert ours("PW-AttentionXML") == Ours("pw-attentionxml")
+    assert ours("X-GRank").is_network
+    assert not ours("GLaS").is_network
+
+
+def test_what_is_no_table_of_numbers_has_an_experiment():
+    for key, table in tables().items():
+        if not table.rows:
+            assert key in figures() or key in elsewhere(), key
+
+
+def test_signs_are_counted_by_pair():
+    gains = [
+        Gain("a", "PW", "plain", "PSP@1", 1.0, 0, 2, (0.5, 1.0)),
+        Gain("a", "PW", "plain", "PSP@3", -0.5, -1, 0, (0.1, 0.2)),
+        Gain("a", "PW", "plain", "P@1", -5.0, -6, -4, (1.0, 1.0)),
+        Gain("b", "PW", "plain", "PSP@1", -1.0, -2, 0, (0.5, 1.0)),
+        Gain("b", "new", "plain", "PSP@1", -1.0, -2, 0, ()),
+    ]
+    assert agreeing(gains) == {("a", "PW"): True, ("b", "PW"): False}
+    assert gains[0].agrees
+    assert gains[-1].agrees is None
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A directory with a small data set under a published name and under another one."""
+    data, path = datasets.load("debian-tags:train"), tmp_path_factory.mktemp("sets")
+    order = np.random.default_rng(0).permutation(data.n_rows)
+    for name, rows in (("eurlex-4k", order[:700]), ("mine", order[700:1400])):
+        (path / name).mkdir()
+        for part, some in (("train", rows[:500]), ("test", rows[500:])):
+            texts = [data.texts[row] for row in some]
+            save(Dataset(None, data.Y[some], texts=texts, label_names=data.label_names), path / name / f"{part}.jsonl")
+    (path / "empty").mkdir()
+    return path
+
+
+def test_data_sets_are_found(place):
+    sets = at_hand(place)
+    assert list(sets) == ["debian-tags", "debian-depends", "EURLex-4K", "mine"]
+    assert sets["mine"].has_texts
+    assert published_name("Wiki10_31K") == "Wiki10-31K"
+    assert sets["mine"].digest != sets["EURLex-4K"].digest
+
+
+def test_a_table_from_the_command_line(place, tmp_path):
+    options = ["--data", place, "--stand-ins", "mine", "--results", tmp_path / "kept", "--threads", 2]
+    done = run("reproduce", "pw-3", *options, "--out", tmp_path / "pw-3.md", "--plot", tmp_path / "pw-3.svg")
+    assert done.exit_code == 0, done.output
+    text = (tmp_path / "pw-3.md").read_text()
+    assert "| EURLex-4K | PW-DiSMEC | `pw-dismec` | " in text
+    assert "| mine | `pw-cb-dismec` |" in text
+    assert "Amazon-670K: " in text
+    assert "pairs of method and data set have the paper's sign" in text
+    assert (tmp_path / "pw-3.svg").exists()
+    before = {file.name: file.stat().st_mtime_ns for file in (tmp_path / "kept").iterdir()}
+    assert len(before) == 12  # two data sets, three recipes, figures and ranking
+    again = run("reproduce", "pw-3", *options)
+    assert again.exit_code == 0
+    assert "are new" not in again.output
+    assert {file.name: file.stat().st_mtime_ns for file in (tmp_path / "kept").iterdir()} == before
+
+
+def test_what_fails_is_named_and_tried_again(place, tmp_path):
+    runner = Runner(tmp_path / "kept", threads=1, limit=0.01)
+    job = Job(at_hand(place)["mine"], Ours("dismec"))
+    assert runner.run([job], lambda what: None) == {}
+    assert "longer than" in runner.failed["dismec on mine"]
+    broken = Runner(tmp_path / "kept", threads=1)
+    wrong = Job(AtHand("mine", "nowhere.txt", "nowhere.txt"), Ours("dismec"))
+    assert broken.run([wrong], lambda what: None) == {}
+    assert "nowhere.txt" in broken.failed["dismec on mine"]
+
+
+def test_other_data_gives_other_keys(place, tmp_path):
+    sets = at_hand(place)
+    job = Job(sets["mine"], Ours("dismec"))
+    assert job.key == Job(at_hand(place)["mine"], Ours("dismec", {})).key
+    assert job.key != Job(sets["EURLex-4K"], Ours("dismec")).key
+    assert job.key != Job(sets["mine"], Ours("dismec", {"regularisation": 2})).key
+
+
+def test_networks_run_only_where_they_are_wanted(place):
+    sets, table = at_hand(place), find_table("xgrank-3")
+    plain = {job.ours.recipe for job in planned(table, sets, False, ["mine"])}
+    assert plain == {"dismec", "parabel", "bonsai"}
+    assert "xgrank" in {job.ours.recipe for job in planned(table, sets, True, ["mine"])}
+    assert "add --networks" in reproduced(table, sets, {}, False, ["mine"]).left_out["X-GRank"]
+
+
+def test_the_discussion_of_a_page_is_kept():
+    text = page([], [], {}, ["## more"], "<!-- discussion -->\nwhat I think\n<!-- end of discussion -->")
+    assert "what I think" in text
+    assert text.endswith("## more")
+
+
+def test_figures_from_the_command_line(place):
+    done = run("reproduce", "pfastrexml-figure-1", "--data", place, "--stand-ins", "mine")
+    assert done.exit_code == 0, done.output
+    assert "have fewer than 5 rows" in done.stdout
+    assert "longtail study missing" in run("reproduce", "pfastrexml-figure-3").stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["pw-33"], "pw-3"),
+        (["pw-3", "--stand-ins", "nothing"], "must be at hand"),
+        (["pw-3", "--data", "nowhere"], "no directory"),
+        (["pw-3", "--limit", "long"], "90s, 10m or 2h"),
+    ],
+)
+def test_wrong_options_are_a_sentence(arguments, message):
+    done = run("reproduce", *arguments)
+    assert done.exit_code == 2, done.output
+    assert message in done.output
+
+
+def test_all_tables_are_listed():
+    done = run("reproduce", "--list")
+    assert all(key in done.stdout for key in tables())
+    with pytest.raises(ParameterError, match="pw-3"):
+        find_table("pw3")
