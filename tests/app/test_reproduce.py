@@ -52,7 +52,8 @@ def test_every_table_is_there():
 
 
 def numbers_of(text):
-    return [float(number) for number in re.findall(r"-?(?:\d+(?:\.\d+)?|\.\d+)", text.replace("\u2212", "-"))]
+    text = re.sub(r"(\d) \. (\d)", r"\1.\2", text.replace("\u2212", "-"))
+    return [float(number) for number in re.findall(r"-?(?:\d+(?:\.\d+)?|\.\d+)", text)]
 
 
 @pytest.mark.skipif(not (SHARED / "papers").is_dir(), reason="the papers' texts are not here")
