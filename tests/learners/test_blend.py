@@ -14,7 +14,7 @@ from tests.learners.contract import MatrixContract, assert_same, small_data
 
 class TestContract(MatrixContract):
     def make(self, **params):
-        params = {"learners": [OneVsRest(threads=1), LabelTree(threads=1)], **params}
+        params = {"learners": [OneVsRest(threads=1), Popularity()], **params}
         return Blend(**params)
 
 

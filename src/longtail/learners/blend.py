@@ -181,10 +181,10 @@ class Blend(Learner):
         if not len(chosen):
             return []
         places = max(len(chosen), int(self.candidates))
-        top = self._topk(rows, len(self.learners_) * places, None)
-        scores = dict(zip(top.labels[0].tolist(), top.scores[0].tolist(), strict=True))
         tops = self._tops(rows, places, None)
-        parts = [part.explain(X, chosen) for part in self.learners_]
+        top = self._joined(tops, len(tops) * places)
+        scores = dict(zip(top.labels[0].tolist(), top.scores[0].tolist(), strict=True))
+        parts = [_explained(part, X, chosen) for part in self.learners_]
         return [self._joined_why(number, label, scores, tops, parts) for number, label in enumerate(chosen.tolist())]
 
     def _joined_why(
@@ -193,7 +193,7 @@ class Blend(Learner):
         label: int,
         scores: dict[int, float],
         tops: Sequence[TopK],
-        parts: Sequence[Sequence[Explanation]],
+        parts: Sequence[Sequence[Explanation] | None],
     ) -> Explanation:
         score = scores.get(label, 0.0)
         effects: dict[str, float] = {}
@@ -204,9 +204,10 @@ class Blend(Learner):
             is_ranked = len(place) > 0 and label in scores
             own = float(linked.scores[0, place[0]]) if is_ranked else float(linked.floor[0])
             sources.append((self._names()[at], weight * own))
-            if is_ranked:
+            whys = parts[at]
+            if is_ranked and whys is not None:
                 steep = weight * float(self.slopes_[at])
-                for name, effect in parts[at][number].parts:
+                for name, effect in whys[number].parts:
                     effects[name] = effects.get(name, 0.0) + steep * effect
         ordered = sorted(((name, effect) for name, effect in effects.items() if effect), key=lambda e: -abs(e[1]))
         why = Explanation(label, str(label), score, score - sum(effect for _, effect in ordered), ordered)
@@ -226,7 +227,9 @@ class Blend(Learner):
         return [Links.of(top, slope, offset) for top, slope, offset in lines]
 
     def _topk(self, X: Any, k: int, allowed: npt.NDArray[np.bool_] | None) -> TopK:
-        tops = self._tops(X, max(k, int(self.candidates)), allowed)
+        return self._joined(self._tops(X, max(k, int(self.candidates)), allowed), k)
+
+    def _joined(self, tops: Sequence[TopK], k: int) -> TopK:
         top = merged(self._linked(tops), self.weights_, k, self.n_labels_)
         scores = np.where(top.labels >= 0, top.scores * self.slope_ + self.offset_, -np.inf).astype(np.float32)
         return TopK(top.labels, scores)
@@ -292,6 +295,14 @@ class Blend(Learner):
             tags.input_tags.two_d_array = False
             tags.input_tags.sparse = False
         return tags
+
+
+def _explained(part: Learner, X: Any, labels: npt.NDArray[np.int32]) -> list[Explanation] | None:
+    """What a learner says of its scores; None for one that can't say anything."""
+    try:
+        return part.explain(X, labels)
+    except InputError:
+        return None
 
 
 def _count(rows: Any) -> int:

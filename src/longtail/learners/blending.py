@@ -46,37 +46,25 @@ def merged(parts: Sequence[Links], weights: Float64, k: int, n_labels: int) -> T
     TopK(labels=array([[1, 3]], dtype=int32), scores=array([[1.5, 1.5]], dtype=float32))
     """
     n = len(parts[0].labels)
-    base = sum(weight * part.floor for weight, part in zip(weights, parts, strict=True))
-    found = []
-    for weight, part in zip(weights, parts, strict=True):
-        used = part.labels >= 0
-        above = weight * (part.scores - part.floor[:, None])
-        indptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(used.sum(axis=1))])
-        found.append(sp.csr_array((above[used], part.labels[used], indptr), shape=(n, n_labels)))
-    stacked = _together(found)
-    width = max(int(np.diff(stacked.indptr).max(initial=0)), 1)
-    labels, scores = np.full((n, width), -1, np.int32), np.full((n, width), -np.inf, np.float32)
-    inside = np.arange(width)[None] < np.diff(stacked.indptr)[:, None]
-    labels[inside] = stacked.indices
-    scores[inside] = stacked.data + np.repeat(np.broadcast_to(base, n), np.diff(stacked.indptr))
-    return TopK(labels, scores).ranked_by(scores, k)
-
-
-def _together(parts: Sequence[sp.csr_array]) -> sp.csr_array:
-    """Sum of matrices that keeps entries of 0."""
-    n, n_labels = parts[0].shape
-    rows = np.concatenate([np.repeat(np.arange(n), np.diff(part.indptr)) for part in parts])
-    columns = np.concatenate([part.indices for part in parts])
-    data = np.concatenate([part.data for part in parts])
-    order = np.lexsort((columns, rows))
-    rows, columns, data = rows[order], columns[order], data[order]
-    if not len(rows):
-        return sp.csr_array((n, n_labels))
-    is_first = np.concatenate([[True], (rows[1:] != rows[:-1]) | (columns[1:] != columns[:-1])])
-    firsts = np.flatnonzero(is_first)
-    sums = np.add.reduceat(data, firsts)
-    indptr = np.concatenate([[0], np.cumsum(np.bincount(rows[firsts], minlength=n))])
-    return sp.csr_array((sums, columns[firsts], indptr), shape=(n, n_labels))
+    used = [part.labels >= 0 for part in parts]
+    rows = [np.repeat(np.arange(n), inside.sum(axis=1)) for inside in used]
+    keys = [
+        row * n_labels + part.labels[inside].astype(np.int64)
+        for row, part, inside in zip(rows, parts, used, strict=True)
+    ]
+    different = np.unique(np.concatenate(keys))
+    of_row, labels = np.divmod(different, max(n_labels, 1))
+    sums = np.zeros(len(different))
+    for weight, part, inside, own in zip(weights, parts, used, keys, strict=True):
+        scores = part.floor[of_row]
+        scores[np.searchsorted(different, own)] = part.scores[inside]
+        sums += weight * scores
+    counts = np.bincount(of_row, minlength=n)
+    width = max(int(counts.max(initial=0)), 1)
+    places = np.arange(width)[None] < counts[:, None]
+    table, values = np.full((n, width), -1, np.int32), np.full((n, width), -np.inf, np.float32)
+    table[places], values[places] = labels, sums
+    return TopK(table, values).ranked_by(values, k)
 
 
 def find_weights(parts: Sequence[Links], Y: sp.csr_array) -> Float64:

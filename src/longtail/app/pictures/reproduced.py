@@ -22,7 +22,7 @@ def gains_beside(gains: Sequence[Gain]) -> Figure:
     ----------
     gains : sequence of Gain
     """
-    metrics = list(dict.fromkeys(gain.metric for gain in gains))
+    metrics = _shown(list(dict.fromkeys(gain.metric for gain in gains)))
     methods = list(dict.fromkeys(gain.method for gain in gains))
     sets = list(dict.fromkeys(gain.data for gain in gains))
     drawn, axes = figure(max(3.2 * len(metrics), 4.8), 1.6 + 0.5 * len(methods), columns=len(metrics))
@@ -44,5 +44,13 @@ def gains_beside(gains: Sequence[Gain]) -> Figure:
         axes[column].set_yticks(range(len(methods)), methods if column == 0 else [""] * len(methods))
         axes[column].set_xlabel(f"gain in {metric}")
         axes[column].invert_yaxis()
+    if any(gain.paper for gain in gains):
+        axes[0].set_title("grey: the paper's data sets", fontsize=8, loc="left")
     legend(drawn, sets)
     return drawn
+
+
+def _shown(metrics: list[str]) -> list[str]:
+    """Four metrics at most: those of the first and the fifth place before others."""
+    wanted = [metric for metric in ("P@1", "P@5", "PSP@1", "PSP@5", "nDCG@5", "PSnDCG@5") if metric in metrics]
+    return (wanted or metrics)[:4]
