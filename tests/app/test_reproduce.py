@@ -13,11 +13,13 @@ from typer.testing import CliRunner
 
 from longtail import datasets
 from longtail.app.cli.program import program
-from longtail.app.reproduce.figures import elsewhere, figures
+from longtail.app.pictures.reproduced import panels_beside
+from longtail.app.reproduce.figures import figures
 from longtail.app.reproduce.jobs import Job, Runner
 from longtail.app.reproduce.markdown import agreeing
 from longtail.app.reproduce.methods import Ours, base_method, ours
 from longtail.app.reproduce.page import page
+from longtail.app.reproduce.panels import Panel
 from longtail.app.reproduce.papers import find_table, tables
 from longtail.app.reproduce.sets import AtHand, at_hand, published_name
 from longtail.app.reproduce.tables import Gain, planned, printed_gains, reproduced
@@ -124,7 +126,7 @@ def test_every_method_that_is_ours_exists():
 def test_what_is_no_table_of_numbers_has_an_experiment():
     for key, table in tables().items():
         if not table.rows:
-            assert key in figures() or key in elsewhere(), key
+            assert key in figures(), key
 
 
 def test_signs_are_counted_by_pair():
@@ -213,11 +215,51 @@ def test_the_discussion_of_a_page_is_kept():
     assert text.endswith("## more")
 
 
-def test_figures_from_the_command_line(place):
-    done = run("reproduce", "pfastrexml-figure-1", "--data", place, "--stand-ins", "mine")
+def test_figures_from_the_command_line(place, tmp_path):
+    done = run("reproduce", "pfastrexml-figure-1", "--data", place, "--stand-ins", "mine", "--plot", tmp_path / "1.svg")
     assert done.exit_code == 0, done.output
     assert "have fewer than 5 rows" in done.stdout
-    assert "longtail study missing" in run("reproduce", "pfastrexml-figure-3").stdout
+    assert (tmp_path / "1.svg").exists()
+
+
+def test_hidden_labels_and_recall_are_jobs_too(place, tmp_path):
+    options = ["--data", place, "--stand-ins", "mine", "--results", tmp_path / "kept", "--threads", 2]
+    hidden = run("reproduce", "pfastrexml-figure-3", *options)
+    assert hidden.exit_code == 0, hidden.output
+    assert "| % of the labels left | `fastxml` | `pfastxml` |" in hidden.stdout
+    assert "pfastxml told other propensities" in hidden.stdout
+    retrieved = run("reproduce", "xgrank-figure-3", *options)
+    assert retrieved.exit_code == 0, retrieved.output
+    rows = re.findall(r"^\| (\d+) \| ([\d.]+) \| ([\d.]+) \|$", retrieved.stdout, re.MULTILINE)
+    assert [int(row[0]) for row in rows] == [16, 32, 64, 128]
+    for column in (1, 2):
+        found = [float(row[column]) for row in rows]
+        assert found == sorted(found)
+        assert 20 < found[0] <= found[-1] <= 100
+
+
+def test_a_panel_is_a_table_and_a_picture():
+    curves = {"a": [(1.0, 0.5), None], "b": [(1200.0, None), (0.25, None)]}
+    panel = Panel("mine, many", "place", ["x", "y"], "%", curves)
+    assert panel.lines()[2:6] == [
+        "| place | a | b |",
+        "|---|---|---|",
+        "| x | 1.00 ± 0.50 | 1,200 |",
+        "| y | - | 0.25 |",
+    ]
+    drawn = panels_beside([panel] * 4)
+    assert len(drawn.axes) == 4
+
+
+def test_sweeps_stay_away_from_large_data_sets_that_nobody_named(place):
+    sets, table = at_hand(place), find_table("glas-1")
+    assert sets["mine"].n_rows == 500
+    assert sets["debian-depends"].n_rows == 40_015
+    jobs = planned(table, sets, False, ["mine", "debian-depends"], ["mine"])
+    assert {job.data.name for job in jobs if job.is_sweep} == {"mine"}
+    assert "debian-depends" in {job.data.name for job in jobs}
+    named = planned(table, sets, False, ["debian-depends"])
+    assert any(job.is_sweep for job in named)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,9 +15,12 @@ from longtail.app.cli.tune import seconds_of
 from longtail.errors import ParameterError
 
 if TYPE_CHECKING:
+    from longtail.app.reproduce.figures import Figure
     from longtail.app.reproduce.jobs import Job, Result, Runner
+    from longtail.app.reproduce.panels import Panel
+    from longtail.app.reproduce.papers import Table
     from longtail.app.reproduce.sets import AtHand
-    from longtail.app.reproduce.tables import Reproduced
+    from longtail.app.reproduce.tables import Gain
 
 _RESULTS = "results"
 
@@ -37,7 +42,11 @@ def reproduce(
     ] = None,
     stand_ins: Annotated[
         str | None,
-        typer.Option(metavar="NAME,NAME...", help="Data sets that stand in for the paper's; all at hand by default."),
+        typer.Option(
+            metavar="NAME,NAME...",
+            help="Data sets that stand in for the paper's; all at hand by default, but up to 30,000 rows where one "
+            "parameter after the other is tried.",
+        ),
     ] = None,
     networks: Annotated[bool, typer.Option("--networks", help="Train networks too: hours on a CPU.")] = False,
     limit: Annotated[
@@ -50,7 +59,7 @@ def reproduce(
     ] = None,
     out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write Markdown there too.")] = None,
     plot: Annotated[
-        Path | None, typer.Option("--plot", metavar="FILE", help="Draw the gains: .svg, .png or .pdf.")
+        Path | None, typer.Option("--plot", metavar="FILE", help="Draw the gains, or the figure: .svg, .png or .pdf.")
     ] = None,
 ) -> None:
     """Run our recipes for a table or figure of the five papers, and put them beside what was printed.
@@ -68,7 +77,7 @@ def reproduce(
     with step("reproducing"):
         from longtail.app.pictures.style import check_picture
         from longtail.app.reproduce.jobs import Runner
-        from longtail.app.reproduce.sets import at_hand
+        from longtail.app.reproduce.sets import SWEPT_ROWS, at_hand
 
         if out is not None:
             check_out_file(out)
@@ -76,24 +85,101 @@ def reproduce(
             check_picture(plot)
         sets = at_hand(data)
         chosen = list(sets) if stand_ins is None else _chosen(stand_ins, sets)
+        swept = [name for name in chosen if stand_ins is not None or sets[name].n_rows <= SWEPT_ROWS]
         runner = Runner(results, threads, None if limit is None else seconds_of(limit, "--limit"))
-        if table == _RESULTS:
-            text, drawn = _page(sets, chosen, networks, runner, out), None
-        else:
-            text, drawn = _section(table, sets, chosen, networks, runner)
+        work = _Work(sets, chosen, swept, networks, runner)
+        section = work.page(out) if table == _RESULTS else work.section(table)
     if out is not None:
-        out.write_text(text, encoding="utf-8")
+        out.write_text(section.text, encoding="utf-8")
         note(f"Wrote {out}.")
-    if plot is not None and drawn is not None and drawn.gains:
-        with step(f"drawing {plot}"):
-            from longtail.app.pictures.reproduced import gains_beside
-            from longtail.app.pictures.style import save
-
-            save(gains_beside(drawn.gains), plot)
-    elif plot is not None:
-        note("There are no gains to draw.")
+    if plot is not None:
+        _draw(section, plot)
     if table != _RESULTS or out is None:
-        give(text)
+        give(section.text)
+
+
+@dataclass(frozen=True)
+class _Section:
+    """What is told of a table or figure, and what can be drawn of it."""
+
+    text: str
+    gains: Sequence[Gain] = ()
+    panels: Sequence[Panel] = ()
+
+
+@dataclass(frozen=True)
+class _Work:
+    """What is run on which data sets: `chosen` stand in, and in those of `swept` parameters are varied too."""
+
+    sets: dict[str, AtHand]
+    chosen: list[str]
+    swept: list[str]
+    networks: bool
+    runner: Runner
+
+    def section(self, key: str) -> _Section:
+        """Run what a table or figure takes, and put it beside the paper's numbers."""
+        from longtail.app.reproduce.figures import figures
+        from longtail.app.reproduce.markdown import as_markdown
+        from longtail.app.reproduce.papers import find_table
+        from longtail.app.reproduce.tables import planned, reproduced
+
+        table, figure = find_table(key), figures().get(key)
+        if figure is not None:
+            return self._figure(table, figure)
+        done = _run(self.runner, planned(table, self.sets, self.networks, self.chosen, self.swept))
+        found = reproduced(table, self.sets, done, self.networks, self.chosen)
+        found.notes += self._not_swept(
+            [
+                job.data.name
+                for job in planned(table, self.sets, self.networks, self.chosen)
+                if job.is_sweep and job not in done
+            ]
+        )
+        return _Section(as_markdown(found, self.runner.failed), gains=found.gains)
+
+    def _figure(self, table: Table, figure: Figure) -> _Section:
+        from longtail.app.reproduce.markdown import not_run
+
+        jobs = [job for name in self.chosen for job in figure.jobs(self.sets[name], self.networks)]
+        wanted = [job for job in jobs if not job.is_sweep or job.data.name in self.swept]
+        done = _run(self.runner, wanted)
+        at = [self.sets[name] for name in self.chosen]
+        panels = [panel for data in at for panel in figure.panels(data, done)]
+        lines = [f"## {table.key}", "", f"{table.shows} {table.paper}.", ""]
+        lines += [line for panel in panels for line in panel.lines()]
+        lines += not_run({}, self.runner.failed)
+        lines += [f"{told}\n" for told in self._not_swept([job.data.name for job in jobs if job not in wanted])]
+        return _Section("\n".join(lines), panels=panels)
+
+    def _not_swept(self, names: list[str]) -> list[str]:
+        left = [name for name in dict.fromkeys(names) if name not in self.swept]
+        return [f"One parameter after the other is not tried on {', '.join(left)}: --stand-ins does."] if left else []
+
+    def page(self, out: Path | None) -> _Section:
+        """Run everything, and make the page of all results."""
+        from longtail.app.reproduce.jobs import Job
+        from longtail.app.reproduce.page import all_recipes, page
+        from longtail.app.reproduce.papers import tables
+
+        at, all_ours = [self.sets[name] for name in self.chosen], all_recipes(self.networks)
+        jobs = [Job(data, mine) for mine in all_ours for data in at if data.has_texts or not mine.is_network]
+        done = _run(self.runner, jobs)
+        sections = ["## The papers' tables", ""]
+        sections += [self.section(key).text.replace("## ", "### ", 1) for key in tables()]
+        before = out.read_text(encoding="utf-8") if out is not None and out.is_file() else ""
+        return _Section(page(at, all_ours, done, sections, before))
+
+
+def _draw(section: _Section, plot: Path) -> None:
+    if not section.gains and not section.panels:
+        note("There is nothing to draw.")
+        return
+    with step(f"drawing {plot}"):
+        from longtail.app.pictures.reproduced import gains_beside, panels_beside
+        from longtail.app.pictures.style import save
+
+        save(gains_beside(section.gains) if section.gains else panels_beside(section.panels), plot)
 
 
 def _run(runner: Runner, jobs: list[Job]) -> dict[Job, Result]:
@@ -112,42 +198,6 @@ def _run(runner: Runner, jobs: list[Job]) -> dict[Job, Result]:
             begun = True
 
         return runner.run(jobs, told)
-
-
-def _section(
-    key: str, sets: dict[str, AtHand], stand_ins: list[str], networks: bool, runner: Runner
-) -> tuple[str, Reproduced | None]:
-    from longtail.app.reproduce.figures import elsewhere, figures, told_of
-    from longtail.app.reproduce.markdown import as_markdown
-    from longtail.app.reproduce.papers import find_table
-    from longtail.app.reproduce.tables import planned, reproduced
-
-    table = find_table(key)
-    if key in elsewhere():
-        return f"## {key}\n\n{table.shows}\n\nRun: `{elsewhere()[key]}`.\n", None
-    figure = figures().get(key)
-    if figure is not None:
-        at = [sets[name] for name in stand_ins]
-        done = _run(runner, [job for data in at for job in figure.jobs(data)])
-        return "\n".join([f"## {key}", "", table.shows, "", *told_of(figure, at, done)]), None
-    done = _run(runner, planned(table, sets, networks, stand_ins))
-    found = reproduced(table, sets, done, networks, stand_ins)
-    return as_markdown(found, runner.failed), found
-
-
-def _page(sets: dict[str, AtHand], chosen: list[str], networks: bool, runner: Runner, out: Path | None) -> str:
-    from longtail.app.reproduce.jobs import Job
-    from longtail.app.reproduce.page import all_recipes, page
-    from longtail.app.reproduce.papers import tables
-
-    at, all_ours = [sets[name] for name in chosen], all_recipes(networks)
-    jobs = [Job(data, mine) for mine in all_ours for data in at if data.has_texts or not mine.is_network]
-    done = _run(runner, jobs)
-    sections = ["## The papers' tables", ""]
-    for key in tables():
-        sections.append(_section(key, sets, chosen, networks, runner)[0].replace("## ", "### ", 1))
-    before = out.read_text(encoding="utf-8") if out is not None and out.is_file() else ""
-    return page(at, all_ours, done, sections, before)
 
 
 def _chosen(text: str, sets: dict[str, AtHand]) -> list[str]:

@@ -65,9 +65,9 @@ def missing(
         else:
             with step(f"reading {test}"):
                 judged = load_labelled(test, train.label_names)
-            if judged.n_labels != train.n_labels:
-                widened = [one.Y.shape[1] for one in (train, judged)]
-                raise ParameterError("--test", test, f"has {widened[1]:,} labels, and {data} has {widened[0]:,}")
+            if judged.n_labels < train.n_labels:
+                told = f"has {judged.n_labels:,} labels, and {data} has {train.n_labels:,}: give rows of the same data"
+                raise ParameterError("--test", test, told)
         made = MissingStudy(train, judged, names, levels, seeds=seeds, threads=threads)
         with show_progress(), progress_bar("training", len(made.runs), "models") as advance, show_progress(False):
             outcomes = made.run(lambda number, what: advance(1, what))

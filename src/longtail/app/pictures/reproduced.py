@@ -11,7 +11,11 @@ from longtail.app.pictures.style import figure, picture
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from longtail.app.reproduce.panels import Panel
     from longtail.app.reproduce.tables import Gain
+
+_FEW = 4  # places whose names fit beside each other
+_BESIDE = 3  # panels
 
 
 @picture
@@ -50,7 +54,39 @@ def gains_beside(gains: Sequence[Gain]) -> Figure:
     return drawn
 
 
+@picture
+def panels_beside(panels: Sequence[Panel]) -> Figure:
+    """Draw the panels of a figure, three beside each other, with intervals.
+
+    Parameters
+    ----------
+    panels : sequence of Panel
+    """
+    names = list(dict.fromkeys(name for panel in panels for name in panel.curves))
+    columns = min(len(panels), _BESIDE)
+    rows = -(-len(panels) // columns)
+    drawn, axes = figure(max(3.4 * columns, 4.8), 3.2 * rows, columns=columns, rows=rows)
+    for own in axes[len(panels) :]:
+        own.remove()
+    for panel, own in zip(panels, axes, strict=False):
+        for name, values in panel.curves.items():
+            at = [place for place, value in enumerate(values) if value is not None]
+            shown = [value for value in values if value is not None]
+            own.errorbar(
+                at, [value for value, _ in shown], yerr=[half or 0 for _, half in shown], capsize=2,
+                color=colour(names.index(name)), marker=marker(names.index(name)),
+            )  # fmt: skip
+        own.set_xticks(range(len(panel.places)), panel.places, rotation=20 if len(panel.places) > _FEW else 0)
+        own.set_xlabel(panel.across)
+        own.set_ylabel(panel.up)
+        own.set_title(panel.title.partition(",")[0], fontsize=9)
+    legend(drawn, [name.strip("`") for name in names])
+    return drawn
+
+
 def _shown(metrics: list[str]) -> list[str]:
     """Four metrics at most: those of the first and the fifth place before others."""
-    wanted = [metric for metric in ("P@1", "P@5", "PSP@1", "PSP@5", "nDCG@5", "PSnDCG@5") if metric in metrics]
+    wanted: list[str] = [
+        metric for metric in ("P@1", "P@5", "PSP@1", "PSP@5", "nDCG@5", "PSnDCG@5") if metric in metrics
+    ]
     return (wanted or metrics)[:4]

@@ -65,8 +65,8 @@ def picture(draw: Callable[Arguments, Figure]) -> Callable[Arguments, Figure]:
     return drawn
 
 
-def figure(width: float = 6.4, height: float = 4.0, *, columns: int = 1) -> tuple[Figure, list[Axes]]:
-    """Start a picture of `columns` plots beside each other, inside a function marked `picture`; sizes in inches.
+def figure(width: float = 6.4, height: float = 4.0, *, columns: int = 1, rows: int = 1) -> tuple[Figure, list[Axes]]:
+    """Start a picture of plots beside and below each other, inside a function marked `picture`; sizes in inches.
 
     Examples
     --------
@@ -81,7 +81,7 @@ def figure(width: float = 6.4, height: float = 4.0, *, columns: int = 1) -> tupl
     from matplotlib.figure import Figure
 
     made = Figure(figsize=(width, height), layout="constrained")
-    return made, [made.add_subplot(1, columns, column + 1) for column in range(columns)]
+    return made, [made.add_subplot(rows, columns, place + 1) for place in range(rows * columns)]
 
 
 def check_picture(path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Figures of the papers: the same experiments on the data sets that are at hand, as tables."""
+"""Figures of the papers, and tables without numbers: the same experiments on the data sets that are at hand."""
 
 from __future__ import annotations
 
@@ -7,139 +7,181 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from longtail.app.reproduce.jobs import Job, Result
-from longtail.app.reproduce.markdown import markdown_table
+from longtail.app.reproduce.jobs import RECALLS, Job, Result
 from longtail.app.reproduce.methods import Ours
+from longtail.app.reproduce.panels import Panel, Value
 from longtail.app.reproduce.sets import AtHand
 from longtail.metrics import by_frequency
 
-_SWEEPS: dict[str, tuple[str, list[Ours], list[str]]] = {
+_SWEEPS: dict[str, tuple[str, str, dict[str, Ours], list[str]]] = {
     "ranknet-figure-2": (
-        "Augmented rows for each row",
-        [Ours("bonsai"), *(Ours("taug+bonsai", {"copies": copies, "tau": 1e-9}) for copies in (1, 4, 8))],
+        "bonsai with augmented rows",
+        "augmented rows for each row",
+        {"0": Ours("bonsai")}
+        | {f"{copies}": Ours("taug+bonsai", {"copies": copies, "tau": 1e-9}) for copies in (1, 4, 8)},
         ["P@5", "PSP@1", "PSP@3", "PSP@5"],
     ),
     "ranknet-figure-5": (
-        "Share of the labels that count as head",
-        [Ours("taug+bonsai", {"tau": tau}) for tau in (0.01, 0.1, 0.25, 0.5, 0.75)] + [Ours("bonsai")],
+        "taug+bonsai by what counts as head",
+        "share of the labels that count as head",
+        {f"{tau:g}": Ours("taug+bonsai", {"tau": tau}) for tau in (0.01, 0.1, 0.25, 0.5, 0.75)} | {"1": Ours("bonsai")},
         ["PSP@1", "PSP@3", "PSP@5"],
     ),
     "pfastrexml-3": (
-        "Trees over rows, by propensity-scored metrics",
-        [Ours("fastxml"), Ours("pfastxml"), Ours("pfastrexml")],
+        "trees over rows by propensity-scored metrics",
+        "recipe",
+        {name: Ours(name) for name in ("fastxml", "pfastxml", "pfastrexml")},
         ["PSP@1", "PSP@3", "PSP@5", "PSnDCG@1", "PSnDCG@3", "PSnDCG@5"],
     ),
     "pfastrexml-4": (
-        "How many different labels stand in the top places, in percent of all",
-        [Ours("fastxml"), Ours("pfastrexml")],
+        "percent of all labels that stand in the top places of some row",
+        "recipe",
+        {name: Ours(name) for name in ("fastxml", "pfastrexml")},
         ["C@1", "C@3", "C@5"],
     ),
 }
 _FREQUENCIES = (1, 2, 5, 10, 30, 100)
+_RETRIEVING = (Ours("parabel"), Ours("fastxml"))
+_RETRIEVING_NETWORKS = (Ours("xgrank", {"head.flat_below": 0}), Ours("lightxml", {"head.flat_below": 0}))
 
 
 @dataclass(frozen=True)
 class Figure:
-    """An experiment of ours for a figure: what runs, and how it is told."""
+    """An experiment of ours for a figure: what runs on a data set, and what is shown of it."""
 
     key: str
-    jobs: Callable[[AtHand], list[Job]]
-    told: Callable[[AtHand, Mapping[Job, Result]], list[str]]
+    jobs: Callable[[AtHand, bool], list[Job]]
+    panels: Callable[[AtHand, Mapping[Job, Result]], list[Panel]]
 
 
 def figures() -> dict[str, Figure]:
-    """Figures, and tables without numbers, that have an experiment of their own."""
-    found = {key: Figure(key, _sweep_jobs(key), _sweep_told(key)) for key in _SWEEPS}
-    found["pfastrexml-figure-1"] = Figure("pfastrexml-figure-1", lambda data: [], _counts)
-    found["pfastrexml-figure-2"] = Figure("pfastrexml-figure-2", lambda data: [], _propensities)
-    found["pfastrexml-figure-4"] = Figure(
-        "pfastrexml-figure-4",
-        lambda data: [Job(data, Ours("fastxml")), Job(data, Ours("pfastrexml"))],
-        lambda data, results: _by_frequency(data, results, "fastxml", "pfastrexml"),
-    )
-    found["ranknet-figure-1"] = Figure(
-        "ranknet-figure-1",
-        lambda data: [Job(data, Ours("bonsai")), Job(data, Ours("taug+bonsai"))],
-        lambda data, results: _counts(data, results) + _by_frequency(data, results, "bonsai", "taug+bonsai"),
-    )
-    return found
+    """All figures, and the tables of which our texts have no numbers."""
+    found = [_sweep(key) for key in _SWEEPS]
+    found += [
+        Figure("pfastrexml-figure-1", _nothing, lambda data, results: [_counts(data)]),
+        Figure("pfastrexml-figure-2", _nothing, lambda data, results: [_propensities(data)]),
+        Figure("pfastrexml-figure-3", _missing_jobs, _missing),
+        _compared("pfastrexml-figure-4", "fastxml", "pfastrexml"),
+        _compared("ranknet-figure-1", "bonsai", "taug+bonsai"),
+        Figure("xgrank-figure-3", _retrieving_jobs, _retrieved),
+    ]
+    return {figure.key: figure for figure in found}
 
 
-def elsewhere() -> dict[str, str]:
-    """Figures that another command draws."""
-    return {
-        "pfastrexml-figure-3": "longtail study missing DATA --recipes pfastxml --plot figure.svg",
-        "xgrank-figure-3": "longtail train xgrank TRAIN --out MODEL --set head.flat_below=0, which tells what the "
-        "retrieving stage lets through",
-    }
+def _nothing(data: AtHand, networks: bool) -> list[Job]:
+    return []
 
 
-def _sweep_jobs(key: str) -> Callable[[AtHand], list[Job]]:
-    return lambda data: [Job(data, mine) for mine in _SWEEPS[key][1]]
+def _sweep(key: str) -> Figure:
+    title, across, all_ours, metrics = _SWEEPS[key]
+
+    def panels(data: AtHand, results: Mapping[Job, Result]) -> list[Panel]:
+        done = [results.get(Job(data, mine)) for mine in all_ours.values()]
+        curves = {metric: [_value(result, metric) for result in done] for metric in metrics}
+        return [Panel(f"{data.name}, {title}", across, list(all_ours), "percent", curves)] if any(done) else []
+
+    return Figure(key, lambda data, networks: [Job(data, mine) for mine in all_ours.values()], panels)
 
 
-def _sweep_told(key: str) -> Callable[[AtHand, Mapping[Job, Result]], list[str]]:
-    title, all_ours, metrics = _SWEEPS[key]
-
-    def told(data: AtHand, results: Mapping[Job, Result]) -> list[str]:
-        rows = []
-        for mine in all_ours:
-            result = results.get(Job(data, mine))
-            if result is not None:
-                values = [f"{result.value(m) or 0:.2f} ± {result.half(m) or 0:.2f}" for m in metrics]
-                rows.append([f"`{mine.name}`", *values])
-        return [f"{title}, {data.name}:", "", *markdown_table(["recipe", *metrics], rows)]
-
-    return told
+def _value(result: Result | None, metric: str) -> Value | None:
+    value = None if result is None else result.value(metric)
+    return None if result is None or value is None else (value, result.half(metric))
 
 
-def _counts(data: AtHand, results: Mapping[Job, Result]) -> list[str]:
+def _counts(data: AtHand) -> Panel:
     counts = data.read()[0].label_counts
     seen = counts[counts > 0]
-    rows = [
-        [f"{low} to {high - 1}" if high else f"{low} or more", f"{_between(seen, low, high):,}"]
-        for low, high in zip(_FREQUENCIES, [*_FREQUENCIES[1:], 0], strict=True)
-    ]
+    pairs = list(zip(_FREQUENCIES, [*_FREQUENCIES[1:], 0], strict=True))
     few = _between(seen, 1, 5)
-    told = (
-        f"{data.name}: {few:,} of {len(seen):,} labels ({100 * few / max(len(seen), 1):.0f} %) have fewer than 5 rows:"
+    share = f"{few:,} of {len(seen):,} labels ({100 * few / max(len(seen), 1):.0f} %) have fewer than 5 rows"
+    return Panel(
+        f"{data.name}, {share}",
+        "training rows of a label",
+        [_range(low, high) for low, high in pairs],
+        "labels",
+        {"labels": [(float(_between(seen, low, high)), None) for low, high in pairs]},
     )
-    return [told, "", *markdown_table(["training rows of a label", "labels"], rows)]
+
+
+def _range(low: int, high: int) -> str:
+    if not high:
+        return f"{low} or more"
+    return f"{low}" if high == low + 1 else f"{low} to {high - 1}"
 
 
 def _between(counts: np.ndarray[tuple[int], np.dtype[np.int64]], low: int, high: int) -> int:
     return int(((counts >= low) & ((counts < high) if high else True)).sum())
 
 
-def _propensities(data: AtHand, results: Mapping[Job, Result]) -> list[str]:
-    rows_of = data.read()[0].n_rows
-    counts = np.array(_FREQUENCIES)
-    found = data.propensity.propensities(counts, rows_of)
-    a, b = data.propensity.a, data.propensity.b
-    rows = [[f"{count}", f"{p:.3f}", f"{1 / p:.2f}"] for count, p in zip(counts, found, strict=True)]
-    told = f"{data.name}: A = {a:g} and B = {b:g} over {rows_of:,} rows; `longtail propensity fit` fits others:"
-    return [told, "", *markdown_table(["training rows of a label", "propensity", "weight"], rows)]
+def _propensities(data: AtHand) -> Panel:
+    n_rows, (a, b) = data.read()[0].n_rows, (data.propensity.a, data.propensity.b)
+    found = data.propensity.propensities(np.array(_FREQUENCIES), n_rows)
+    return Panel(
+        f"{data.name}, A = {a:g} and B = {b:g} over {n_rows:,} rows; `longtail propensity fit` fits others",
+        "training rows of a label",
+        [f"{count}" for count in _FREQUENCIES],
+        "weight, or propensity",
+        {"propensity": [(float(p), None) for p in found], "weight": [(float(1 / p), None) for p in found]},
+    )
 
 
-def _by_frequency(data: AtHand, results: Mapping[Job, Result], base: str, other: str) -> list[str]:
-    pair = [results.get(Job(data, Ours(name))) for name in (base, other)]
-    if pair[0] is None or pair[1] is None:
+def _compared(key: str, base: str, other: str) -> Figure:
+    """Which labels an improvement belongs to, by how often they occur."""
+
+    def panels(data: AtHand, results: Mapping[Job, Result]) -> list[Panel]:
+        pair = {name: results.get(Job(data, Ours(name))) for name in (base, other)}
+        train, test = data.read()
+        counts = np.pad(train.label_counts, (0, test.n_labels - train.n_labels))
+        parts = {
+            name: by_frequency(result.labels(), test.Y, counts, ks=(5,))
+            for name, result in pair.items()
+            if result is not None
+        }
+        if len(parts) < len(pair):
+            return []
+        curves = {f"`{name}`": [(part.scores["recall@5"], None) for part in found] for name, found in parts.items()}
+        title = f"{data.name}, percent of the true labels of each frequency that are among the five best"
+        places = [part.name for part in parts[base]]
+        return [_counts(data), Panel(title, "labels", places, "recall@5", curves)]
+
+    return Figure(key, lambda data, networks: [Job(data, Ours(name)) for name in (base, other)], panels)
+
+
+def _missing_jobs(data: AtHand, networks: bool) -> list[Job]:
+    return [Job(data, Ours("pfastxml"), task="missing")]
+
+
+def _missing(data: AtHand, results: Mapping[Job, Result]) -> list[Panel]:
+    """Labels hidden by a known curve, the true propensities told; then one curve for hiding, others told."""
+    result = results.get(_missing_jobs(data, False)[0])
+    if result is None:
         return []
-    train, test = data.read()
-    counts = np.pad(train.label_counts, (0, test.n_labels - train.n_labels))
-    parts = [by_frequency(result.labels(), test.Y, counts, ks=(5,)) for result in pair if result is not None]
-    rows = [
-        [one.name, *(f"{part.scores['recall@5']:.2f}" for part in (one, two)), _apart(one.scores, two.scores)]
-        for one, two in zip(parts[0], parts[1], strict=True)
+    study = result.figures
+    title = f"{data.name}, labels hidden by known propensities, judged by all labels"
+    told = f"{data.name}, {study['reference_left']:.0f} % of the labels left, pfastxml told other propensities"
+    return [
+        Panel(title, "% of the labels left", study["left"], "nDCG@3", _curves(study["right"])),
+        Panel(told, "told that so many % are left", study["left"], "nDCG@3", _curves(study["told"])),
     ]
-    told = f"{data.name}: share of the true labels of each frequency that are among the five best:"
-    return [told, "", *markdown_table(["labels", f"`{base}`", f"`{other}`", "difference"], rows)]
 
 
-def _apart(one: Mapping[str, float], other: Mapping[str, float]) -> str:
-    return f"{other['recall@5'] - one['recall@5']:+.2f}"
+def _curves(stored: Mapping[str, Sequence[Sequence[float | None]]]) -> dict[str, list[Value | None]]:
+    return {
+        f"`{name}`": [None if value is None else (float(value), half) for value, half in values]
+        for name, values in stored.items()
+    }
 
 
-def told_of(figure: Figure, sets: Sequence[AtHand], results: Mapping[Job, Result]) -> list[str]:
-    """Lines of a figure for all data sets."""
-    return [line for data in sets for line in figure.told(data, results)]
+def _retrieving_jobs(data: AtHand, networks: bool) -> list[Job]:
+    all_ours = (*_RETRIEVING, *(_RETRIEVING_NETWORKS if networks and data.has_texts else ()))
+    return [Job(data, mine, task="recall") for mine in all_ours]
+
+
+def _retrieved(data: AtHand, results: Mapping[Job, Result]) -> list[Panel]:
+    done = {job.ours.name: results[job] for job in _retrieving_jobs(data, True) if job in results}
+    if not done:
+        return []
+    places = [k for k in RECALLS if k <= data.read()[0].n_labels // 2]
+    curves = {f"`{name}`": [_value(result, f"R@{k}") for k in places] for name, result in done.items()}
+    title = f"{data.name}, percent of the true labels among those retrieved"
+    return [Panel(title, "labels retrieved", [f"{k}" for k in places], "R@k", curves)]

@@ -10,57 +10,65 @@ import os
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from longtail.app.plans import compose
-from longtail.app.reproduce.jobs import METRICS
+from longtail.app.reproduce.jobs import METRICS, RECALLS
 from longtail.app.reproduce.sets import AtHand
+from longtail.app.studies.missing import MissingStudy, base_of
+from longtail.corpus import Dataset
 from longtail.engine.memory import peak_memory
 from longtail.errors import LongtailError
-from longtail.metrics import bootstrap
+from longtail.metrics import bootstrap, evaluate
 from longtail.store import Model
 
+Labels = np.ndarray[Any, Any]
+
 _WARM_ROWS = 64
+_STUDIED = "nDCG@5"
+_STUDY_SEEDS = 2
 
 
 def main() -> int:
     """Do one job."""
     order = json.loads(sys.stdin.read())
+    task = _TASKS[order.get("task", "ranking")]
+    data = AtHand(order["name"], order["train"], order["test"])
     try:
-        figures, labels = measured(order)
+        figures, labels = task(order, data, *data.read())
     except LongtailError as error:
         sys.stderr.write(f"{error}\n")
         return 2
+    figures |= {"data": data.name, "recipe": order["recipe"], "settings": order["settings"]}
     out = Path(order["out"])
     _written(out.with_suffix(".npy"), lambda path: np.save(path, labels))
     _written(out.with_suffix(".json"), lambda path: path.write_text(json.dumps(figures)))
     return 0
 
 
-def measured(order: dict[str, Any]) -> tuple[dict[str, Any], np.ndarray[Any, Any]]:
-    """Figures of a recipe on a data set, and its ranking of the test rows."""
-    data = AtHand(order["name"], order["train"], order["test"])
-    train, test = data.read()
+def _made(order: dict[str, Any], data: AtHand, train: Dataset) -> Any:
+    """The recipe for the rows of a data set, unfitted."""
     params = {name.replace(".", "__"): value for name, value in order["settings"].items()}
+    plan = compose(
+        order["recipe"], params, data.propensity, threads=order["threads"], seed=order["seed"], memory_limit=None
+    )
+    if getattr(plan.learner, "reads_label_texts", False) and train.label_names is not None:
+        plan.set_params(learner__label_texts=train.label_names)
+    return plan if train.X is None else plan.learner
 
-    def made() -> Any:
-        plan = compose(
-            order["recipe"], params, data.propensity, threads=order["threads"], seed=order["seed"], memory_limit=None
-        )
-        reader = next((part for part in (plan.learner,) if getattr(part, "reads_label_texts", False)), None)
-        if reader is not None and train.label_names is not None:
-            plan.set_params(learner__label_texts=train.label_names)
-        return plan if train.X is None else plan.learner
 
+def ranking(order: dict[str, Any], data: AtHand, train: Dataset, test: Dataset) -> tuple[dict[str, Any], Labels]:
+    """All metrics of a recipe on a data set, what it takes, and its five best labels of the test rows."""
     rows: Any = train.texts if train.X is None else train.X
-    is_network = train.X is None and getattr(made().learner, "head_rate", None) is not None
+    learner = _made(order, data, train)
+    is_network = train.X is None and getattr(learner.learner, "head_rate", None) is not None
     if not is_network:  # kernels are compiled before the clock starts
         few = rows[:_WARM_ROWS]
-        made().fit(few, train.Y[:_WARM_ROWS]).predict_topk(few, 5)
-    learner = made()
+        _made(order, data, train).fit(few, train.Y[:_WARM_ROWS]).predict_topk(few, 5)
     start = time.perf_counter()
     learner.fit(rows, train.Y)
     seconds = time.perf_counter() - start
@@ -74,9 +82,9 @@ def measured(order: dict[str, Any]) -> tuple[dict[str, Any], np.ndarray[Any, Any
     predicting = time.perf_counter() - start
     found = bootstrap(top, truth, inverse_propensity=inverse)
     figures: dict[str, Any] = {
-        "data": data.name, "recipe": order["recipe"], "settings": order["settings"], "rows": train.n_rows,
-        "labels": train.n_labels, "train_seconds": seconds, "predict_ms": 1e3 * predicting / max(test.n_rows, 1),
-        "peak_memory_mb": peak_memory() / 1e6, "model_mb": size / 1e6,
+        "rows": train.n_rows, "labels": train.n_labels, "train_seconds": seconds, "threads": order["threads"],
+        "predict_ms": 1e3 * predicting / max(test.n_rows, 1), "peak_memory_mb": peak_memory() / 1e6,
+        "model_mb": size / 1e6,
     }  # fmt: skip
     for metric in METRICS:
         if metric in found:
@@ -85,11 +93,50 @@ def measured(order: dict[str, Any]) -> tuple[dict[str, Any], np.ndarray[Any, Any
     return figures, top.labels
 
 
+def recall(order: dict[str, Any], data: AtHand, train: Dataset, test: Dataset) -> tuple[dict[str, Any], Labels]:
+    """Share of the true labels among the many that a recipe retrieves."""
+    rows: Any = train.texts if train.X is None else train.X
+    model = Model(_made(order, data, train).fit(rows, train.Y), label_names=train.label_names)
+    truth, _ = model.truth_and_weights(test)
+    places = [k for k in RECALLS if k <= train.n_labels]
+    top = model.predict_topk(test, max(places, default=1))
+    found = evaluate(top, truth, ks=places or (1,))
+    return {f"R@{k}": found[f"R@{k}"] for k in places}, np.empty((0, 0), np.int32)
+
+
+def missing(order: dict[str, Any], data: AtHand, train: Dataset, test: Dataset) -> tuple[dict[str, Any], Labels]:
+    """What a recipe mends where labels are hidden, with the true propensities and with others."""
+    recipe, base = order["recipe"], base_of(order["recipe"])
+    study = MissingStudy(train, test, [recipe], seeds=_STUDY_SEEDS, threads=order["threads"])
+    outcomes = study.run()
+    severities = sorted(study.severities, key=study.kept)
+
+    def scored(name: str, severity: float, given: float | None) -> list[float | None]:
+        own = next(o for o in outcomes if (o.recipe, o.severity, o.given) == (name, severity, given))
+        return [own.scores[_STUDIED].value, own.scores[_STUDIED].half]
+
+    right = {base: [scored(base, at, None) for at in severities], recipe: [scored(recipe, at, at) for at in severities]}
+    told = {
+        base: [scored(base, study.reference, None) for _ in severities],
+        recipe: [scored(recipe, study.reference, at) for at in severities],
+    }
+    figures = {
+        "left": [f"{100 * study.kept(at):.0f}" for at in severities], "metric": _STUDIED,
+        "reference_left": 100 * study.kept(study.reference), "right": right, "told": told,
+    }  # fmt: skip
+    return figures, np.empty((0, 0), np.int32)
+
+
 def _written(path: Path, write: Any) -> None:
     """Write a file whole or not at all."""
     new = path.with_name(f"new-{path.name}")
     write(new)
     os.replace(new, path)
+
+
+_TASKS: dict[str, Callable[[dict[str, Any], AtHand, Dataset, Dataset], tuple[dict[str, Any], Labels]]] = {
+    "ranking": ranking, "recall": recall, "missing": missing,
+}  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -19,20 +19,39 @@ from longtail.app.reproduce.sets import AtHand
 from longtail.engine.disk_cache import cache_directory
 
 METRICS = tuple(f"{name}@{k}" for name in ("P", "nDCG", "PSP", "PSnDCG", "C") for k in (1, 3, 5))
+RECALLS = (16, 32, 64, 128, 256, 512)
+"""Numbers of retrieved labels whose recall the task of that name measures."""
+Task = Literal["ranking", "recall", "missing"]
 
 
 @dataclass(frozen=True)
 class Job:
-    """Something to train and to measure."""
+    """Something to train and to measure.
+
+    Parameters
+    ----------
+    data : AtHand
+    ours : Ours
+    seed : int
+    task : {"ranking", "recall", "missing"}
+        Metrics of the five best labels; the recall of many; or the study of hidden labels.
+    """
 
     data: AtHand
     ours: Ours
     seed: int = 0
+    task: Task = "ranking"
+
+    @property
+    def is_sweep(self) -> bool:
+        """Whether it is one of many: a recipe with other parameters than its own, or more than a ranking."""
+        return bool(self.ours.settings) or self.task != "ranking"
 
     @property
     def key(self) -> str:
         """Hash of the data, the recipe with its settings, the seed and the version."""
         described = [self.data.digest, self.ours.recipe, dict(self.ours.settings), self.seed, __version__]
+        described += [] if self.task == "ranking" else [self.task]
         return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()[:32]
 
 
@@ -100,7 +119,7 @@ class Runner:
         self.directory.mkdir(parents=True, exist_ok=True)
         order = {
             "name": job.data.name, "train": job.data.train, "test": job.data.test, "recipe": job.ours.recipe,
-            "settings": dict(job.ours.settings), "seed": job.seed, "threads": self.threads,
+            "settings": dict(job.ours.settings), "seed": job.seed, "threads": self.threads, "task": job.task,
             "out": str(self.directory / job.key),
         }  # fmt: skip
         command = [sys.executable, "-m", "longtail.app.reproduce.job"]

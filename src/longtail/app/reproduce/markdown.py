@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from longtail.app.reproduce.jobs import METRICS
 from longtail.app.reproduce.methods import ours
@@ -28,12 +28,20 @@ def as_markdown(found: Reproduced, failed: dict[str, str]) -> str:
             lines += [f"{yes} of {len(judged)} pairs of method and data set have the paper's sign.", ""]
     if found.missing:
         lines += ["Not at hand:", "", *(f"- {name}: {how}." for name, how in found.missing.items()), ""]
-    if found.left_out or failed:
-        reasons = {**found.left_out, **failed}
-        lines += ["Not run:", "", *(f"- {name}: {reason}." for name, reason in reasons.items()), ""]
+    lines += not_run(found.left_out, failed)
     if found.notes:
         lines += ["To be read with this in mind:", "", *(f"- {note}" for note in found.notes), ""]
     return "\n".join(lines)
+
+
+def not_run(left_out: Mapping[str, str], failed: Mapping[str, str]) -> list[str]:
+    """What did not run, and why; nothing where all did."""
+    reasons = {**left_out, **failed}
+    return (
+        ["Not run:", "", *(f"- {name}: {reason.rstrip('.')}." for name, reason in reasons.items()), ""]
+        if reasons
+        else []
+    )
 
 
 def agreeing(gains: Sequence[Gain]) -> dict[tuple[str, str], bool]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -90,8 +90,17 @@ class Reproduced:
     notes: list[str] = field(default_factory=list)
 
 
-def planned(table: Table, sets: Mapping[str, AtHand], networks: bool, stand_ins: Iterable[str]) -> list[Job]:
-    """What has to run for a table: its methods on its data sets that are at hand, and on those that stand in."""
+def planned(
+    table: Table,
+    sets: Mapping[str, AtHand],
+    networks: bool,
+    stand_ins: Iterable[str],
+    swept: Container[str] | None = None,
+) -> list[Job]:
+    """What has to run for a table: its methods on its data sets that are at hand, and on those that stand in.
+
+    Recipes with other parameters than their own run on those that stand in and are in `swept` alone, if it is given.
+    """
     chosen = [name for name in table.datasets if name in sets]
     chosen += [name for name in stand_ins if name not in chosen]
     jobs = []
@@ -99,7 +108,9 @@ def planned(table: Table, sets: Mapping[str, AtHand], networks: bool, stand_ins:
         for method in table.methods:
             mine = ours(method)
             if mine is not None and (not mine.is_network or (networks and sets[name].has_texts)):
-                jobs.append(Job(sets[name], mine))
+                job = Job(sets[name], mine)
+                if not job.is_sweep or swept is None or name in swept or name in table.datasets:
+                    jobs.append(job)
     return jobs
 
 

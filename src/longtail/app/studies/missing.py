@@ -75,7 +75,7 @@ class MissingStudy:
     Parameters
     ----------
     train, test : Dataset
-        Taken as completely labelled.
+        Taken as completely labelled, with the same label ids; test may have more of them, which no recipe can know.
     recipes : sequence of str
         Their bases are trained besides.
     severities : sequence of float
@@ -102,6 +102,7 @@ class MissingStudy:
         self.bases = list(dict.fromkeys(base_of(recipe) for recipe in self.recipes))
         self.all = list(dict.fromkeys([*self.bases, *self.recipes]))
         self.reference = self.wrong_at if self.wrong_at is not None else self.severities[len(self.severities) // 2]
+        self.label_counts = np.pad(self.train.label_counts, (0, max(self.test.n_labels - self.train.n_labels, 0)))
         self._rows: tuple[Any, Any] | None = None
         self._scores: dict[tuple[str, float | None, float | None, int], dict[str, float]] = {}
 
@@ -172,7 +173,7 @@ class MissingStudy:
         assert learner is not None
         top = learner.fit(X, Y).predict_topk(X_test, K)
         found = evaluate(top, self.test.Y, ks=(K,))
-        parts = by_frequency(top, self.test.Y, self.train.label_counts, ks=(K,))
+        parts = by_frequency(top, self.test.Y, self.label_counts, ks=(K,))
         tail = next(part for part in parts if part.name == "tail")
         return {f"P@{K}": found[f"P@{K}"], f"nDCG@{K}": found[f"nDCG@{K}"], METRICS[2]: tail.scores[f"recall@{K}"]}
 
