@@ -160,11 +160,13 @@ def test_what_frozen_layers_made_is_enough_for_the_others(pretrained, freeze, la
     np.testing.assert_allclose(read.vector, whole.vector, rtol=0.01, atol=0.01)
 
 
-def test_keeping_what_frozen_layers_made_hardly_changes_the_training(pretrained):
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_keeping_what_frozen_layers_made_hardly_changes_the_training(pretrained, precision):
     _, directory = pretrained
     X = Tokens(tokenizer=directory, max_length=12).fit_transform(TEXTS)
     Y = sp.csr_array(np.eye(5, 3, dtype=np.float32))
     learner = NeuralClassifier(encoder=Pretrained(directory, freeze=2), passes=4, rate=0.01, batch=2, held_out=0)
+    learner.set_params(precision=precision)
     kept = learner.fit(X, Y).history_["loss"]
     again = clone(learner).set_params(threads=1).fit(X, Y).history_["loss"]
     plain = clone(learner).set_params(keep_frozen=False).fit(X, Y).history_["loss"]

@@ -32,9 +32,11 @@ class FrozenStates:
         Parted, on a CPU.
     rows : TokenRows
     threads : int
+    use_half : bool
+        Whether matrix products are those of bfloat16.
     """
 
-    def __init__(self, encoder: EncoderModule, rows: TokenRows, threads: int) -> None:
+    def __init__(self, encoder: EncoderModule, rows: TokenRows, threads: int, use_half: bool = False) -> None:
         self._lengths = np.maximum(rows.lengths, 1)
         self._begins = np.concatenate([np.zeros(1, np.int64), np.cumsum(self._lengths)])
         n_tokens, width = int(self._begins[-1]), encoder.width
@@ -49,12 +51,12 @@ class FrozenStates:
 
         def run(first: int, last: int) -> None:
             torch.set_num_threads(1)  # of this thread
-            with torch.inference_mode():
+            with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16, enabled=use_half):
                 for chosen in batches[first:last]:
                     tokens, mask = rows.batch(chosen, encoder.padding)
                     found = encoder.below(tokens, mask)
-                    self._states[self._places(chosen)] = found.states[mask].numpy()
-                    self._marks[chosen] = found.marks.numpy()
+                    self._states[self._places(chosen)] = found.states[mask].half().numpy()
+                    self._marks[chosen] = found.marks.half().numpy()
 
         in_chunks(run, len(batches), 1, threads, "running the frozen layers")
 

@@ -103,7 +103,8 @@ class Trainer:
         """Run the frozen layers, where what they make is kept."""
         is_alone = self.place.size == 1 and self.network.device.type == "cpu"
         if self.settings.keep_frozen and self.network.encoder.is_parted and is_alone:
-            self._frozen = FrozenStates(self.network.encoder, self.rows, self._threads)
+            use_half = self.settings.precision == "bfloat16"
+            self._frozen = FrozenStates(self.network.encoder, self.rows, self._threads, use_half)
 
     def run(self, first: int) -> Iterator[Progress]:
         """Take the steps from number `first` on; what is drawn in one depends on the seed and its number alone."""
