@@ -11,9 +11,15 @@ from sklearn.preprocessing import normalize
 from longtail import datasets
 from longtail.corpus import Dataset, Tfidf, load
 
-BUNDLED = ("debian-depends",)
-DATASETS = ("eurlex57k", "tate-subjects", "delicious", "bibtex", *BUNDLED)
+BUNDLED = ("debian-depends", "debian-tags")
+DATASETS = ("eurlex57k", "tate-subjects", "delicious", "bibtex", "debian-depends")
 PARTS = ("train", "test")
+SUFFIXES = tuple(f".{kind}{end}" for kind in ("txt", "jsonl") for end in ("", ".xz", ".gz"))
+
+
+def is_there(name: str, source: Path) -> bool:
+    """Whether a data set is bundled, or has a folder in `source` with a file for each part."""
+    return name in BUNDLED or all(_file(name, part, source) is not None for part in PARTS)
 
 
 def prepare(name: str, source: Path, cache: Path, *, as_is: bool = False) -> Path:
@@ -26,7 +32,10 @@ def prepare(name: str, source: Path, cache: Path, *, as_is: bool = False) -> Pat
     if not finished.exists():
         print(f"{name}: reading", flush=True)
         folder.mkdir(parents=True, exist_ok=True)
-        parts = [_load(name, part, source) for part in PARTS]
+        train = _load(name, "train", source, None)
+        test = _load(name, "test", source, train.label_names)
+        train.Y.resize((train.n_rows, max(train.n_labels, test.n_labels)))  # test may have labels of its own
+        parts = [train, test]
         for part, dataset, X in zip(PARTS, parts, _features(*parts), strict=True):
             _save(folder / f"{part}.X.npz", X if as_is else normalize(X))
             _save(folder / f"{part}.Y.npz", dataset.Y)
@@ -34,10 +43,17 @@ def prepare(name: str, source: Path, cache: Path, *, as_is: bool = False) -> Pat
     return folder
 
 
-def _load(name: str, part: str, source: Path) -> Dataset:
+def _load(name: str, part: str, source: Path, label_names: list[str] | None) -> Dataset:
     if name in BUNDLED:
         return datasets.load(name, part)
-    return load(source / name / f"{part}.txt.xz")
+    path = _file(name, part, source)
+    if path is None:
+        raise FileNotFoundError(f"no {part} file in {source / name}")
+    return load(path, label_names=label_names)
+
+
+def _file(name: str, part: str, source: Path) -> Path | None:
+    return next((path for suffix in SUFFIXES if (path := source / name / f"{part}{suffix}").is_file()), None)
 
 
 def _features(train: Dataset, test: Dataset) -> tuple[sp.csr_array, sp.csr_array]:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from data import BUNDLED, DATASETS, prepare
+from data import DATASETS, is_there, prepare
 from longtail.metrics import evaluate, relative_change
 from longtail.propensity import JainPropensity
 
@@ -99,16 +99,16 @@ def run_benchmark(benchmark: Benchmark) -> int:
         return 2
     everything = known_systems(options.peers_python)
     known = {name: everything[name] for name in benchmark.systems}
-    unknown = [name for name in options.systems or () if name not in known] + [
-        name for name in options.datasets if name not in DATASETS
-    ]
+    unknown = [name for name in options.systems or () if name not in known]
     if unknown:
-        print(f"Unknown: {', '.join(unknown)}. Known: {', '.join([*known, *DATASETS])}.", file=sys.stderr)
+        print(f"Unknown: {', '.join(unknown)}. Known: {', '.join(known)}.", file=sys.stderr)
         return 2
-    missing = [name for name in options.datasets if name not in BUNDLED and not (options.data / name).is_dir()]
+    missing = [name for name in options.datasets if not is_there(name, options.data)]
     if missing:
         print(
-            f"No {', '.join(missing)} in {options.data}: give the folder of the data sets with --data.", file=sys.stderr
+            f"No {', '.join(missing)} in {options.data}: --data names the folder that has a folder for each data set, "
+            "with train and test files in it.",
+            file=sys.stderr,
         )
         return 2
 
@@ -233,7 +233,11 @@ def markdown(report: dict[str, Any], without: tuple[str, ...] = ()) -> str:
     """Results as one Markdown table a data set, without some of the columns."""
     columns = {heading: column for heading, column in COLUMNS.items() if heading not in without}
     lines = [machine(report), ""]
-    for dataset in (name for name in DATASETS if name in report["datasets"]):
+    measured = report["datasets"]
+    for dataset in [
+        *(name for name in DATASETS if name in measured),
+        *(name for name in measured if name not in DATASETS),
+    ]:
         lines += [f"### {dataset}", "", *table(columns, report["datasets"][dataset]), ""]
     return "\n".join(lines)
 

@@ -45,8 +45,8 @@ def page(
         "# Results",
         "",
         f"Written by `longtail reproduce results` on {datetime.now(UTC):%Y-%m-%d} with longtail {__version__}, "
-        f"{platform.machine()}, {thread_count(None)} cores. ± is half of a 95 % interval over the test rows. "
-        "Every recipe has its own parameters; nothing is tuned here.",
+        f"{platform.machine()}, {thread_count(None)} cores, {_threads(results)}. ± is half of a 95 % interval over the "
+        "test rows. Every recipe has its own parameters; nothing is tuned here.",
         "",
         _OPEN,
         discussion,
@@ -67,6 +67,14 @@ def page(
         ]
         lines += [f"### {title}", "", *markdown_table(["recipe", *names], rows)]
     return "\n".join([*lines, *sections])
+
+
+def _threads(results: Mapping[Job, Result]) -> str:
+    """On how many threads a training ran."""
+    used = {result.figures.get("threads") for result in results.values()}
+    if used == {1}:
+        return "a thread for each training"
+    return f"{used.pop()} threads for each training" if len(used) == 1 and None not in used else "all for each training"
 
 
 def _value(result: Result | None, metric: str) -> str:
