@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,11 +15,12 @@ from typer.testing import CliRunner
 from longtail import datasets
 from longtail.app.cli.program import program
 from longtail.app.pictures.reproduced import panels_beside
+from longtail.app.plans import composed
 from longtail.app.reproduce.figures import figures
-from longtail.app.reproduce.jobs import Job, Runner
-from longtail.app.reproduce.markdown import agreeing
+from longtail.app.reproduce.jobs import COSTS, METRICS, Job, Result, Runner
+from longtail.app.reproduce.markdown import as_markdown, signs_of, told_signs
 from longtail.app.reproduce.methods import Ours, base_method, ours
-from longtail.app.reproduce.page import page
+from longtail.app.reproduce.page import all_signs, page
 from longtail.app.reproduce.panels import Panel
 from longtail.app.reproduce.papers import find_table, tables
 from longtail.app.reproduce.sets import AtHand, at_hand, published_name
@@ -26,6 +28,7 @@ from longtail.app.reproduce.tables import Gain, planned, printed_gains, reproduc
 from longtail.corpus import save
 from longtail.corpus.dataset import Dataset
 from longtail.errors import ParameterError
+from longtail.propensity import JainPropensity
 from longtail.recipes import find
 
 SHARED = Path(os.environ.get("LONGTAIL_SHARED", Path(__file__).resolve().parents[3] / "shared"))
@@ -105,8 +108,7 @@ def test_gains_are_added_to_the_base():
     )
     found = table.value("EURLex-4K", "RankNet-Bonsai", "PSP@1", "Bonsai")
     assert found == pytest.approx(base["PSP@1"] + gain["PSP@1 gain pp"])
-    low, high = printed_gains(table, "RankNet-Bonsai", "Bonsai", "PSP@1")
-    assert low <= gain["PSP@1 gain pp"] <= high
+    assert printed_gains(table, "RankNet-Bonsai", "Bonsai", "PSP@1")["EURLex-4K"] == gain["PSP@1 gain pp"]
 
 
 def test_every_method_that_is_ours_exists():
@@ -115,6 +117,7 @@ def test_every_method_that_is_ours_exists():
             mine = ours(method)
             if mine is not None:
                 assert find(mine.recipe).name == mine.recipe
+                composed(mine.recipe, mine.settings, JainPropensity(), threads=1, seed=0)
             base = base_method(method, table.methods)
             assert base is None or base in table.methods
     assert ours("SLEEC") is None
@@ -131,15 +134,30 @@ def test_what_is_no_table_of_numbers_has_an_experiment():
 
 def test_signs_are_counted_by_pair():
     gains = [
-        Gain("a", "PW", "plain", "PSP@1", 1.0, 0, 2, (0.5, 1.0)),
-        Gain("a", "PW", "plain", "PSP@3", -0.5, -1, 0, (0.1, 0.2)),
-        Gain("a", "PW", "plain", "P@1", -5.0, -6, -4, (1.0, 1.0)),
-        Gain("b", "PW", "plain", "PSP@1", -1.0, -2, 0, (0.5, 1.0)),
-        Gain("b", "new", "plain", "PSP@1", -1.0, -2, 0, ()),
+        Gain("a", "PW", "plain", "PSP@1", 1.0, 0.5, 2, {"x": 0.5, "y": 1.0}),
+        Gain("a", "PW", "plain", "PSP@3", -0.5, -1, 0.1, {"x": 0.1, "y": 0.2}),
+        Gain("a", "PW", "plain", "P@1", -5.0, -6, -4, {"x": 1.0}),
+        Gain("b", "PW", "plain", "PSP@1", -1.0, -2, 0.1, {"x": 0.5, "y": 1.0}),
+        Gain("y", "PW", "plain", "PSP@1", -1.0, -2, -0.5, {"x": 0.5, "z": 0.5, "y": -1.0}),
+        Gain("c", "PW", "plain", "PSP@1", 0.0, 0, 0, {"x": 0.5}),
+        Gain("b", "new", "plain", "PSP@1", -1.0, -2, 0, {}),
     ]
-    assert agreeing(gains) == {("a", "PW"): True, ("b", "PW"): False}
-    assert gains[0].agrees
-    assert gains[-1].agrees is None
+    signs = signs_of(gains)
+    found = [(sign.data, sign.agrees, sign.is_sure) for sign in signs]
+    assert found == [("a", True, True), ("b", False, False), ("y", True, True), ("c", False, False)]
+    assert signs[0].ours == pytest.approx(0.25)
+    assert signs[0].expected == pytest.approx((0.75 + 0.15) / 2)
+    assert told_signs(signs).startswith("2 of 4 pairs")
+    assert "leave out 0, 2." in told_signs(signs)
+    lines = "\n".join(all_signs([replace(gain, method="PW-DiSMEC") for gain in gains[:4]]))
+    assert "| `pw-dismec` | a | +0.25 | +0.45 | yes |" in lines
+    assert "| `pw-dismec` | b | -1.00 | +0.75 | **no** |" in lines
+
+
+def test_every_table_with_numbers_has_a_column_of_ours():
+    for key, table in tables().items():
+        if table.rows and key not in figures():
+            assert set(table.metrics) & {*METRICS, *COSTS}, key
 
 
 @pytest.fixture(scope="module")
@@ -173,6 +191,8 @@ def test_a_table_from_the_command_line(place, tmp_path):
     assert "| mine | `pw-cb-dismec` |" in text
     assert "Amazon-670K: " in text
     assert "pairs of method and data set have the paper's sign" in text
+    assert "EURLex-4K: not the published split. It has 500 training rows" in text
+    assert "tf-idf of the texts" in text
     assert (tmp_path / "pw-3.svg").exists()
     before = {file.name: file.stat().st_mtime_ns for file in (tmp_path / "kept").iterdir()}
     assert len(before) == 12  # two data sets, three recipes, figures and ranking
@@ -186,11 +206,14 @@ def test_what_fails_is_named_and_tried_again(place, tmp_path):
     runner = Runner(tmp_path / "kept", threads=1, limit=0.01)
     job = Job(at_hand(place)["mine"], Ours("dismec"))
     assert runner.run([job], lambda what: None) == {}
-    assert "longer than" in runner.failed["dismec on mine"]
+    assert "longer than" in runner.failed[job]
     broken = Runner(tmp_path / "kept", threads=1)
     wrong = Job(AtHand("mine", "nowhere.txt", "nowhere.txt"), Ours("dismec"))
     assert broken.run([wrong], lambda what: None) == {}
-    assert "nowhere.txt" in broken.failed["dismec on mine"]
+    assert "nowhere.txt" in broken.failed[wrong]
+    table = find_table("pw-3")
+    text = as_markdown(reproduced(table, {}, {}, False, []), broken.failed)
+    assert "- dismec on mine: " in text
 
 
 def test_other_data_gives_other_keys(place, tmp_path):
@@ -199,6 +222,33 @@ def test_other_data_gives_other_keys(place, tmp_path):
     assert job.key == Job(at_hand(place)["mine"], Ours("dismec", {})).key
     assert job.key != Job(sets["EURLex-4K"], Ours("dismec")).key
     assert job.key != Job(sets["mine"], Ours("dismec", {"regularisation": 2})).key
+    assert job.key != replace(job, task="recall").key
+    elsewhere = replace(sets["mine"], name="Amazon-670K")
+    assert elsewhere.digest == sets["mine"].digest
+    assert job.key != Job(elsewhere, Ours("dismec")).key  # other propensities
+    assert Runner(tmp_path, 1)._place(job) != Runner(tmp_path, 2)._place(job)
+
+
+def test_tables_without_rankings_are_told_too(place):
+    """P@1 by another name, and what models take."""
+    sets = {"mine": at_hand(place)["mine"]}
+    for key, column in (("glas-1", "test accuracy %"), ("glas-2", "generalization gap %"), ("xgrank-6", "model GB")):
+        table = find_table(key)
+        mine = [ours(method) for method in table.methods]
+        results = {
+            Job(sets["mine"], one): fake_result(Job(sets["mine"], one), place, column)
+            for one in mine
+            if one is not None
+        }
+        found = reproduced(table, sets, results, True, ["mine"])
+        assert f" {column} " in as_markdown(found, {}), key
+        assert "12.50" in as_markdown(found, {})
+
+
+def fake_result(job, place, column):
+    ranking = place / "ranking.npy"
+    np.save(ranking, np.tile(np.arange(5, dtype=np.int32), (200, 1)))
+    return Result(job, {column: 12.5, "labels": 10}, ranking)
 
 
 def test_networks_run_only_where_they_are_wanted(place):

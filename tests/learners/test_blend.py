@@ -34,11 +34,43 @@ def parts(tags):
 
 def test_merging_by_hand():
     """The first part ranks 3 and 1, the second 1 and 2; what a part doesn't rank counts as its last."""
-    one = Links(np.array([[3, 1, -1]], np.int32), np.array([[2.0, 0.5, 0.5]]), np.array([0.5]))
-    other = Links(np.array([[1, 2, -1]], np.int32), np.array([[3.0, -1.0, -1.0]]), np.array([-1.0]))
+    one = Links(np.array([[3, 1, -1]], np.int32), np.array([[2.0, 0.5, -np.inf]]), 3)
+    other = Links(np.array([[1, 2, -1]], np.int32), np.array([[3.0, -1.0, -np.inf]]), 3)
     top = merged([one, other], np.array([0.25, 0.75]), 4, 5)
     assert top.labels.tolist() == [[1, 3, 2, -1]]
     np.testing.assert_allclose(top.scores[0, :3], [0.25 * 0.5 + 0.75 * 3, 0.25 * 2 - 0.75, 0.25 * 0.5 - 0.75])
+
+
+def test_places_after_the_candidates_change_nothing_before_them():
+    """With one candidate each, 3 and 1 are compared by it alone; 2, which is nobody's, stands behind with its own."""
+    one = Links(np.array([[3, 1, 2]], np.int32), np.array([[2.0, 1.9, 0.5]]), 1)
+    other = Links(np.array([[1, 2, 3]], np.int32), np.array([[3.0, 1.0, -9.0]]), 1)
+    top = merged([one, other], np.array([0.5, 0.5]), 3, 5)
+    assert top.labels.tolist() == [[1, 3, 2]]
+    np.testing.assert_allclose(top.scores[0], [0.5 * 2.0 + 0.5 * 3.0, 0.5 * 2.0 + 0.5 * 3.0, 0.5 * 0.5 + 0.5 * 1.0])
+
+
+@pytest.mark.parametrize("candidates", [1, 3, 10])
+def test_more_places_begin_with_the_same_ones(tags, parts, candidates):
+    _, _, texts, Y, _ = tags
+    blend = Blend(candidates=candidates).join(parts, texts[:500], Y[:500])
+    few, many = (blend.predict_topk(texts[:200], k) for k in (5, 60))
+    np.testing.assert_array_equal(many.labels[:, : min(candidates, 5)], few.labels[:, :candidates])
+    np.testing.assert_array_equal(many.scores[:, : min(candidates, 5)], few.scores[:, :candidates])
+
+
+def test_what_nobody_ranks_is_explained_by_the_last_places(tags, parts):
+    _, _, texts, Y, _ = tags
+    blend = Blend(candidates=5).join(parts, texts[:500], Y[:500])
+    ranked = blend.predict_topk(texts[:1], 300)
+    (best,) = blend.explain(texts[:1], [int(ranked.labels[0, 0])])
+    (last,) = blend.explain(texts[:1], [int(ranked.labels[0, -1])])
+    assert best.score == pytest.approx(float(ranked.scores[0, 0]), abs=1e-4)
+    assert last.score < best.score - 1
+    assert sum(effect for _, effect in last.sources) + blend.offset_ == pytest.approx(last.score)
+    unseen = int(np.flatnonzero(blend.label_counts_ == 0)[0])
+    with pytest.raises(InputError, match="no training row"):
+        blend.explain(texts[:1], [unseen])
 
 
 def test_a_useless_part_gets_no_weight():
@@ -47,8 +79,8 @@ def test_a_useless_part_gets_no_weight():
 
     truth = as_indicator((rng.random((200, 30)) < 0.1).astype(np.float32))
     labels = np.tile(np.arange(30, dtype=np.int32), (200, 1))
-    good = Links(labels, truth.toarray() + 0.3 * rng.normal(size=(200, 30)), np.zeros(200))
-    bad = Links(labels, rng.normal(size=(200, 30)), np.zeros(200))
+    good = Links(labels, truth.toarray() + 0.3 * rng.normal(size=(200, 30)), 30)
+    bad = Links(labels, rng.normal(size=(200, 30)), 30)
     weights = find_weights([good, bad], truth)
     assert weights[1] < 0.1
     assert weights.sum() == pytest.approx(1)
@@ -60,7 +92,7 @@ def test_a_blend_is_as_good_as_its_parts(tags, parts, tmp_path):
     for rows, less in ((slice(None, 500), 0.0), (slice(500, None), 0.5)):
         alone = [evaluate(part.predict_topk(texts[rows], 5), Y[rows])["nDCG@5"] for part in parts]
         assert evaluate(blend.predict_topk(texts[rows], 5), Y[rows])["nDCG@5"] >= max(alone) - less
-    assert (blend.weights_ > 0).any()
+    assert (blend.weights_ > 0.05).all()
     Model(blend, label_names=names).save(tmp_path / "model")
     again = load(tmp_path / "model")
     assert again.takes_texts

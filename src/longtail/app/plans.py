@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from longtail.propensity import JainPropensity
 
 FEATURES = "features__"
+_AROUND = ("ips", "ranknet", "taug")
 
 
 def compose(
@@ -59,6 +61,44 @@ def compose(
     plan = TextLearner(features=features, learner=learner)
     plan._check_parameters()
     return plan
+
+
+def composed(
+    recipe: str,
+    settings: Mapping[str, Any],
+    propensity: Any,
+    *,
+    threads: int | None,
+    seed: int,
+    label_names: Sequence[str] | None = None,
+    tail: float | None = None,
+) -> TextLearner:
+    """Compose a recipe whose settings are named as ``--set`` has them; what reads texts of labels gets their names."""
+    parameters = {name.replace(".", "__"): value for name, value in settings.items()}
+    plan = compose(recipe, parameters, propensity, threads=threads, seed=seed, memory_limit=None, tail=tail)
+    where = label_texts_of(plan)
+    if where is not None and label_names is not None:
+        plan.set_params(**{where: list(label_names)})
+    return plan
+
+
+def inner_recipe(recipe: str) -> str:
+    """The recipe that others stand around.
+
+    Examples
+    --------
+    >>> [inner_recipe(name) for name in ("ranknet+taug+bonsai", "glas+ranknet", "pw-dismec")]
+    ['bonsai', 'glas', 'pw-dismec']
+    """
+    return next((part for part in reversed(recipe.split("+")) if part not in _AROUND), recipe)
+
+
+def label_texts_of(plan: TextLearner) -> str | None:
+    """Name of the parameter that takes texts of labels, anywhere inside; None where nothing reads any."""
+    from longtail.learners.base import nested
+
+    parts = nested(plan)
+    return next((f"{path}label_texts" for path, part in parts if getattr(part, "reads_label_texts", False)), None)
 
 
 def dialled(learner: Learner, tail: float | str | None, propensity: JainPropensity) -> Learner:

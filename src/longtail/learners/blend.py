@@ -18,7 +18,7 @@ from longtail.corpus.texts import as_texts
 from longtail.engine.topk import TopK
 from longtail.errors import InputError, ParameterError
 from longtail.learners.base import Learner, checked_k
-from longtail.learners.blending import Links, find_weights, merged
+from longtail.learners.blending import Links, find_weights, log_odds, merged
 from longtail.learners.checks import check_shares, check_whole
 from longtail.learners.estimate import Estimate
 from longtail.learners.explanation import Explanation
@@ -178,40 +178,28 @@ class Blend(Learner):
             best = self._topk(rows, checked_k(k), None).labels[0]
             labels = best[best >= 0]
         chosen = self._label_ids("labels", labels)
-        if not len(chosen):
-            return []
-        places = max(len(chosen), int(self.candidates))
-        tops = self._tops(rows, places, None)
-        top = self._joined(tops, len(tops) * places)
-        scores = dict(zip(top.labels[0].tolist(), top.scores[0].tolist(), strict=True))
-        parts = [_explained(part, X, chosen) for part in self.learners_]
-        return [self._joined_why(number, label, scores, tops, parts) for number, label in enumerate(chosen.tolist())]
+        unseen = next((int(label) for label in chosen if self.label_counts_[label] == 0), None)
+        if unseen is not None:
+            raise InputError(f"Label {unseen} has no training row, so there is no score to explain.")
+        linked = self._linked(self._tops(rows, max(len(chosen), int(self.candidates)), None))
+        asked = np.unique(np.concatenate([chosen, *(part.labels[0][part.labels[0] >= 0] for part in linked)]))
+        said = log_odds(linked, np.zeros(len(asked), np.int64), asked.astype(np.int64), self.n_labels_)
+        of_label = dict(zip(asked.tolist(), said, strict=True))
+        return [self._why(label, of_label[label], X, linked) for label in chosen.tolist()]
 
-    def _joined_why(
-        self,
-        number: int,
-        label: int,
-        scores: dict[int, float],
-        tops: Sequence[TopK],
-        parts: Sequence[Sequence[Explanation] | None],
-    ) -> Explanation:
-        score = scores.get(label, 0.0)
+    def _why(self, label: int, said: npt.NDArray[np.float64], X: Any, linked: Sequence[Links]) -> Explanation:
+        """Share a label's score out: over the learners, and over the features of those that have it as a candidate."""
+        shares = self.slope_ * self.weights_ * said
+        score = float(shares.sum()) + self.offset_
         effects: dict[str, float] = {}
-        sources: list[tuple[str, float]] = []
-        for at, linked in enumerate(self._linked(tops)):
-            weight = self.slope_ * float(self.weights_[at])
-            place = np.flatnonzero(linked.labels[0] == label)
-            is_ranked = len(place) > 0 and label in scores
-            own = float(linked.scores[0, place[0]]) if is_ranked else float(linked.floor[0])
-            sources.append((self._names()[at], weight * own))
-            whys = parts[at]
-            if is_ranked and whys is not None:
-                steep = weight * float(self.slopes_[at])
-                for name, effect in whys[number].parts:
+        for number, (part, learner) in enumerate(zip(linked, self.learners_, strict=True)):
+            if label in part.labels[0, : part.candidates] and self.weights_[number]:
+                steep = float(self.slope_ * self.weights_[number] * self.slopes_[number])
+                for name, effect in _explained(learner, X, label):
                     effects[name] = effects.get(name, 0.0) + steep * effect
         ordered = sorted(((name, effect) for name, effect in effects.items() if effect), key=lambda e: -abs(e[1]))
         why = Explanation(label, str(label), score, score - sum(effect for _, effect in ordered), ordered)
-        return why.with_sources(sources)
+        return why.with_sources(list(zip(self._names(), shares.tolist(), strict=True)))
 
     def _names(self) -> list[str]:
         if self.names is not None:
@@ -224,12 +212,10 @@ class Blend(Learner):
 
     def _linked(self, tops: Sequence[TopK]) -> list[Links]:
         lines = zip(tops, self.slopes_.tolist(), self.offsets_.tolist(), strict=True)
-        return [Links.of(top, slope, offset) for top, slope, offset in lines]
+        return [Links.of(top, slope, offset, int(self.candidates)) for top, slope, offset in lines]
 
     def _topk(self, X: Any, k: int, allowed: npt.NDArray[np.bool_] | None) -> TopK:
-        return self._joined(self._tops(X, max(k, int(self.candidates)), allowed), k)
-
-    def _joined(self, tops: Sequence[TopK], k: int) -> TopK:
+        tops = self._tops(X, max(k, int(self.candidates)), allowed)
         top = merged(self._linked(tops), self.weights_, k, self.n_labels_)
         scores = np.where(top.labels >= 0, top.scores * self.slope_ + self.offset_, -np.inf).astype(np.float32)
         return TopK(top.labels, scores)
@@ -297,12 +283,12 @@ class Blend(Learner):
         return tags
 
 
-def _explained(part: Learner, X: Any, labels: npt.NDArray[np.int32]) -> list[Explanation] | None:
-    """What a learner says of its scores; None for one that can't say anything."""
+def _explained(part: Learner, X: Any, label: int) -> list[tuple[str, float]]:
+    """What a learner says made up the score of a label; nothing where it can't say."""
     try:
-        return part.explain(X, labels)
+        return list(part.explain(X, [label])[0].parts)
     except InputError:
-        return None
+        return []
 
 
 def _count(rows: Any) -> int:

@@ -19,20 +19,63 @@ _STEPS = (0.5, 0.25, 0.1, 0.05, 0.02)
 
 @dataclass(frozen=True)
 class Links:
-    """A ranking whose scores are log-odds; `floor` is what any label has that a row's ranking leaves out."""
+    """A ranking whose scores are log-odds.
+
+    Parameters
+    ----------
+    labels : ndarray of int32, shape (n, places)
+        -1 for none.
+    scores : ndarray of float64
+    candidates : int
+        The first so many places decide; places after them only put what nobody has among these into an order.
+    """
 
     labels: npt.NDArray[np.int32]
     scores: Float64
-    floor: Float64
+    candidates: int
 
     @classmethod
-    def of(cls, top: TopK, slope: float, offset: float) -> Links:
+    def of(cls, top: TopK, slope: float, offset: float, candidates: int) -> Links:
         """Turn scores into log-odds by a line."""
         used = top.labels >= 0
-        scores = np.where(used, slope * np.where(used, top.scores, 0) + offset, np.inf)
-        floor = scores.min(axis=1, initial=np.inf)
-        floor = np.where(np.isfinite(floor), floor, 0.0)
-        return cls(top.labels, np.where(used, scores, floor[:, None]), floor)
+        return cls(top.labels, np.where(used, slope * np.where(used, top.scores, 0) + offset, -np.inf), candidates)
+
+    def floor(self, places: int) -> Float64:
+        """The lowest log-odds among the first places of each row; 0 where it ranks nothing."""
+        lowest = np.where(self.labels >= 0, self.scores, np.inf)[:, :places].min(axis=1, initial=np.inf)
+        return np.where(np.isfinite(lowest), lowest, 0.0)
+
+
+def log_odds(
+    parts: Sequence[Links], of_row: npt.NDArray[np.int64], labels: npt.NDArray[np.int64], n_labels: int
+) -> Float64:
+    """What each part says of some labels of some rows, a column for each part; sorted by row, then by label.
+
+    A label that is among the candidates of some part counts as the last candidate of the others that don't have it
+    there. One that is among nobody's has the score of its place, or of the last place.
+    """
+    keys = of_row * n_labels + labels
+    is_candidate = np.zeros(len(keys), np.bool_)
+    places = [_places(part, keys, n_labels) for part in parts]
+    for part, place in zip(parts, places, strict=True):
+        is_candidate |= (place >= 0) & (place < part.candidates)
+    found = np.empty((len(keys), len(parts)))
+    for number, (part, place) in enumerate(zip(parts, places, strict=True)):
+        floors = np.where(is_candidate, part.floor(part.candidates)[of_row], part.floor(part.labels.shape[1])[of_row])
+        counts = (place >= 0) & ((place < part.candidates) | ~is_candidate)
+        found[:, number] = np.where(counts, part.scores[of_row, np.maximum(place, 0)], floors)
+    return found
+
+
+def _places(part: Links, keys: npt.NDArray[np.int64], n_labels: int) -> npt.NDArray[np.int64]:
+    """Places of labels in a ranking, -1 where it doesn't have them; `keys` are row * n_labels + label, rising."""
+    rows, places = np.nonzero(part.labels >= 0)
+    own = rows * n_labels + part.labels[rows, places].astype(np.int64)
+    found = np.full(len(keys), -1, np.int64)
+    at = np.minimum(np.searchsorted(keys, own), max(len(keys) - 1, 0))
+    is_asked = keys[at] == own if len(keys) else np.zeros(len(own), np.bool_)
+    found[at[is_asked]] = places[is_asked]
+    return found
 
 
 def merged(parts: Sequence[Links], weights: Float64, k: int, n_labels: int) -> TopK:
@@ -40,25 +83,17 @@ def merged(parts: Sequence[Links], weights: Float64, k: int, n_labels: int) -> T
 
     Examples
     --------
-    >>> one = Links(np.array([[3, 1]], np.int32), np.array([[2.0, 0.0]]), np.array([0.0]))
-    >>> other = Links(np.array([[1, 2]], np.int32), np.array([[3.0, 1.0]]), np.array([1.0]))
+    >>> one = Links(np.array([[3, 1]], np.int32), np.array([[2.0, 0.0]]), 2)
+    >>> other = Links(np.array([[1, 2]], np.int32), np.array([[3.0, 1.0]]), 2)
     >>> merged([one, other], np.array([0.5, 0.5]), k=2, n_labels=4)
     TopK(labels=array([[1, 3]], dtype=int32), scores=array([[1.5, 1.5]], dtype=float32))
     """
     n = len(parts[0].labels)
-    used = [part.labels >= 0 for part in parts]
-    rows = [np.repeat(np.arange(n), inside.sum(axis=1)) for inside in used]
-    keys = [
-        row * n_labels + part.labels[inside].astype(np.int64)
-        for row, part, inside in zip(rows, parts, used, strict=True)
-    ]
-    different = np.unique(np.concatenate(keys))
-    of_row, labels = np.divmod(different, max(n_labels, 1))
-    sums = np.zeros(len(different))
-    for weight, part, inside, own in zip(weights, parts, used, keys, strict=True):
-        scores = part.floor[of_row]
-        scores[np.searchsorted(different, own)] = part.scores[inside]
-        sums += weight * scores
+    ranked = [np.nonzero(part.labels >= 0) for part in parts]
+    pairs = zip(parts, ranked, strict=True)
+    keys = [row * n_labels + part.labels[row, place].astype(np.int64) for part, (row, place) in pairs]
+    of_row, labels = np.divmod(np.unique(np.concatenate(keys)), max(n_labels, 1))
+    sums = log_odds(parts, of_row, labels, n_labels) @ weights
     counts = np.bincount(of_row, minlength=n)
     width = max(int(counts.max(initial=0)), 1)
     places = np.arange(width)[None] < counts[:, None]

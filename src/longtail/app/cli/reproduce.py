@@ -127,19 +127,15 @@ class _Work:
         table, figure = find_table(key), figures().get(key)
         if figure is not None:
             return self._figure(table, figure)
-        done = _run(self.runner, planned(table, self.sets, self.networks, self.chosen, self.swept))
+        jobs = planned(table, self.sets, self.networks, self.chosen, self.swept)
+        done = _run(self.runner, jobs)
         found = reproduced(table, self.sets, done, self.networks, self.chosen)
-        found.notes += self._not_swept(
-            [
-                job.data.name
-                for job in planned(table, self.sets, self.networks, self.chosen)
-                if job.is_sweep and job not in done
-            ]
-        )
-        return _Section(as_markdown(found, self.runner.failed), gains=found.gains)
+        whole = planned(table, self.sets, self.networks, self.chosen)
+        found.notes += self._not_swept([job.data.name for job in whole if job not in jobs])
+        return _Section(as_markdown(found, self._failed(jobs)), gains=found.gains)
 
     def _figure(self, table: Table, figure: Figure) -> _Section:
-        from longtail.app.reproduce.markdown import not_run
+        from longtail.app.reproduce.markdown import not_run, printed
 
         jobs = [job for name in self.chosen for job in figure.jobs(self.sets[name], self.networks)]
         wanted = [job for job in jobs if not job.is_sweep or job.data.name in self.swept]
@@ -148,9 +144,13 @@ class _Work:
         panels = [panel for data in at for panel in figure.panels(data, done)]
         lines = [f"## {table.key}", "", f"{table.shows} {table.paper}.", ""]
         lines += [line for panel in panels for line in panel.lines()]
-        lines += not_run({}, self.runner.failed)
+        lines += printed(table)
+        lines += not_run({}, self._failed(wanted))
         lines += [f"{told}\n" for told in self._not_swept([job.data.name for job in jobs if job not in wanted])]
         return _Section("\n".join(lines), panels=panels)
+
+    def _failed(self, jobs: list[Job]) -> dict[Job, str]:
+        return {job: why for job, why in self.runner.failed.items() if job in jobs}
 
     def _not_swept(self, names: list[str]) -> list[str]:
         left = [name for name in dict.fromkeys(names) if name not in self.swept]
@@ -159,16 +159,18 @@ class _Work:
     def page(self, out: Path | None) -> _Section:
         """Run everything, and make the page of all results."""
         from longtail.app.reproduce.jobs import Job
-        from longtail.app.reproduce.page import all_recipes, page
+        from longtail.app.reproduce.page import all_recipes, all_signs, page
         from longtail.app.reproduce.papers import tables
 
         at, all_ours = [self.sets[name] for name in self.chosen], all_recipes(self.networks)
         jobs = [Job(data, mine) for mine in all_ours for data in at if data.has_texts or not mine.is_network]
         done = _run(self.runner, jobs)
-        sections = ["## The papers' tables", ""]
-        sections += [self.section(key).text.replace("## ", "### ", 1) for key in tables()]
+        told = {key: self.section(key) for key in tables()}
+        gains = [gain for section in told.values() for gain in section.gains]
+        sections = [*all_signs(gains), "## The papers' tables", ""]
+        sections += [section.text.replace("## ", "### ", 1) for section in told.values()]
         before = out.read_text(encoding="utf-8") if out is not None and out.is_file() else ""
-        return _Section(page(at, all_ours, done, sections, before))
+        return _Section(page(at, all_ours, done, sections, before), gains=gains)
 
 
 def _draw(section: _Section, plot: Path) -> None:

@@ -11,7 +11,7 @@ import typer
 
 from longtail.app.cli.arguments import parse_propensity, parse_settings, parse_tail
 from longtail.app.cli.console import give, give_json, guarded, note, step
-from longtail.app.plans import FEATURES, compose, published_propensity
+from longtail.app.plans import FEATURES, compose, label_texts_of, published_propensity
 from longtail.errors import InputError, ParameterError
 
 if TYPE_CHECKING:
@@ -167,7 +167,7 @@ def give_labels(plan: TextLearner, dataset: Dataset, tree: Path | None, label_te
 
     parts = list(nested(plan))
     where = next((path for path, part in parts if "tree" in part.get_params(deep=False)), None)
-    reads = next((f"{path}label_texts" for path, part in parts if getattr(part, "reads_label_texts", False)), None)
+    reads = label_texts_of(plan)
     if reads is not None and label_texts is None and dataset.label_names is not None:
         label_texts = "names"
     if label_texts == "none":

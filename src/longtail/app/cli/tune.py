@@ -194,15 +194,15 @@ def _train(
     import time
 
     from longtail.app.cli.train import without_threads
-    from longtail.app.plans import compose
+    from longtail.app.plans import composed
     from longtail.engine.progress import show_progress
     from longtail.store import Model
 
-    params = {name.replace(".", "__"): value for name, value in point.settings.items()}
     with step("training the pick", outcome="No model was written."), show_progress():
-        plan = compose(
-            point.recipe, params, propensity, threads=threads, seed=seed, memory_limit=None, tail=point.tail or None
-        )
+        plan = composed(
+            point.recipe, point.settings, propensity, threads=threads, seed=seed, label_names=dataset.label_names,
+            tail=point.tail or None,
+        )  # fmt: skip
         learner: Any = plan if dataset.X is None else plan.learner
         start = time.perf_counter()
         learner.fit(dataset.texts if dataset.X is None else dataset.X, dataset.Y)

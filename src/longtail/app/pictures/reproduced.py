@@ -34,9 +34,10 @@ def gains_beside(gains: Sequence[Gain]) -> Figure:
     for column, metric in enumerate(metrics):
         for row, method in enumerate(methods):
             own = [gain for gain in gains if (gain.metric, gain.method) == (metric, method)]
-            paper = next((gain.paper for gain in own if gain.paper), ())
+            paper = next((list(gain.paper.values()) for gain in own if gain.paper), [])
             if paper:
-                axes[column].barh(row, paper[1] - paper[0] or 0.05, left=paper[0], height=0.8, color="0.88", zorder=0)
+                low, high = min(paper), max(paper)
+                axes[column].barh(row, high - low or 0.05, left=low, height=0.8, color="0.88", zorder=0)
             for gain in own:
                 number = sets.index(gain.data)
                 place = row + (number - (len(sets) - 1) / 2) * apart

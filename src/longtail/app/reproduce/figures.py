@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from longtail.app.reproduce.jobs import RECALLS, Job, Result
+from longtail.app.reproduce.jobs import FREQUENCIES, RECALLS, Job, Result
 from longtail.app.reproduce.methods import Ours
 from longtail.app.reproduce.panels import Panel, Value
 from longtail.app.reproduce.sets import AtHand
@@ -40,7 +40,6 @@ _SWEEPS: dict[str, tuple[str, str, dict[str, Ours], list[str]]] = {
         ["C@1", "C@3", "C@5"],
     ),
 }
-_FREQUENCIES = (1, 2, 5, 10, 30, 100)
 _RETRIEVING = (Ours("parabel"), Ours("fastxml"))
 _RETRIEVING_NETWORKS = (Ours("xgrank", {"head.flat_below": 0}), Ours("lightxml", {"head.flat_below": 0}))
 
@@ -78,7 +77,10 @@ def _sweep(key: str) -> Figure:
     def panels(data: AtHand, results: Mapping[Job, Result]) -> list[Panel]:
         done = [results.get(Job(data, mine)) for mine in all_ours.values()]
         curves = {metric: [_value(result, metric) for result in done] for metric in metrics}
-        return [Panel(f"{data.name}, {title}", across, list(all_ours), "percent", curves)] if any(done) else []
+        found = [Panel(f"{data.name}, {title}", across, list(all_ours), "percent", curves)] if any(done) else []
+        if key == "ranknet-figure-2":
+            found += _norms(data, {place: results.get(Job(data, mine)) for place, mine in all_ours.items()}, across)
+        return found
 
     return Figure(key, lambda data, networks: [Job(data, mine) for mine in all_ours.values()], panels)
 
@@ -91,22 +93,27 @@ def _value(result: Result | None, metric: str) -> Value | None:
 def _counts(data: AtHand) -> Panel:
     counts = data.read()[0].label_counts
     seen = counts[counts > 0]
-    pairs = list(zip(_FREQUENCIES, [*_FREQUENCIES[1:], 0], strict=True))
     few = _between(seen, 1, 5)
     share = f"{few:,} of {len(seen):,} labels ({100 * few / max(len(seen), 1):.0f} %) have fewer than 5 rows"
     return Panel(
         f"{data.name}, {share}",
         "training rows of a label",
-        [_range(low, high) for low, high in pairs],
+        _ranges(),
         "labels",
-        {"labels": [(float(_between(seen, low, high)), None) for low, high in pairs]},
+        {"labels": [(float(_between(seen, low, high)), None) for low, high in _ends()]},
     )
 
 
-def _range(low: int, high: int) -> str:
-    if not high:
-        return f"{low} or more"
-    return f"{low}" if high == low + 1 else f"{low} to {high - 1}"
+def _ends() -> list[tuple[int, int]]:
+    """Where each group of labels begins, by their training rows, and where the next one does; 0 for the last."""
+    return list(zip(FREQUENCIES, [*FREQUENCIES[1:], 0], strict=True))
+
+
+def _ranges() -> list[str]:
+    return [
+        f"{low} or more" if not high else f"{low}" if high == low + 1 else f"{low} to {high - 1}"
+        for low, high in _ends()
+    ]
 
 
 def _between(counts: np.ndarray[tuple[int], np.dtype[np.int64]], low: int, high: int) -> int:
@@ -115,11 +122,11 @@ def _between(counts: np.ndarray[tuple[int], np.dtype[np.int64]], low: int, high:
 
 def _propensities(data: AtHand) -> Panel:
     n_rows, (a, b) = data.read()[0].n_rows, (data.propensity.a, data.propensity.b)
-    found = data.propensity.propensities(np.array(_FREQUENCIES), n_rows)
+    found = data.propensity.propensities(np.array(FREQUENCIES), n_rows)
     return Panel(
         f"{data.name}, A = {a:g} and B = {b:g} over {n_rows:,} rows; `longtail propensity fit` fits others",
         "training rows of a label",
-        [f"{count}" for count in _FREQUENCIES],
+        [f"{count}" for count in FREQUENCIES],
         "weight, or propensity",
         {"propensity": [(float(p), None) for p in found], "weight": [(float(1 / p), None) for p in found]},
     )
@@ -142,9 +149,22 @@ def _compared(key: str, base: str, other: str) -> Figure:
         curves = {f"`{name}`": [(part.scores["recall@5"], None) for part in found] for name, found in parts.items()}
         title = f"{data.name}, percent of the true labels of each frequency that are among the five best"
         places = [part.name for part in parts[base]]
-        return [_counts(data), Panel(title, "labels", places, "recall@5", curves)]
+        norms = _norms(data, pair, "recipe") if key == "ranknet-figure-1" else []
+        return [_counts(data), *norms, Panel(title, "labels", places, "recall@5", curves)]
 
     return Figure(key, lambda data, networks: [Job(data, Ours(name)) for name in (base, other)], panels)
+
+
+def _norms(data: AtHand, results: Mapping[str, Result | None], what: str) -> list[Panel]:
+    """How long the classifiers of labels are, by how often the labels occur."""
+    known = {name: result.figures.get("norms") for name, result in results.items() if result is not None}
+    curves = {
+        f"`{name}`": [None if norm is None else (float(norm), None) for norm in norms]
+        for name, norms in known.items()
+        if norms is not None
+    }
+    title = f"{data.name}, mean length of a label's weights, by {what}"
+    return [Panel(title, "training rows of a label", _ranges(), "length", curves)] if curves else []
 
 
 def _missing_jobs(data: AtHand, networks: bool) -> list[Job]:
@@ -160,8 +180,8 @@ def _missing(data: AtHand, results: Mapping[Job, Result]) -> list[Panel]:
     title = f"{data.name}, labels hidden by known propensities, judged by all labels"
     told = f"{data.name}, {study['reference_left']:.0f} % of the labels left, pfastxml told other propensities"
     return [
-        Panel(title, "% of the labels left", study["left"], "nDCG@3", _curves(study["right"])),
-        Panel(told, "told that so many % are left", study["left"], "nDCG@3", _curves(study["told"])),
+        Panel(title, "% of the labels left", study["left"], study["metric"], _curves(study["right"])),
+        Panel(told, "told that so many % are left", study["left"], study["metric"], _curves(study["told"])),
     ]
 
 

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
+from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,8 +21,20 @@ from longtail.app.reproduce.sets import AtHand
 from longtail.engine.disk_cache import cache_directory
 
 METRICS = tuple(f"{name}@{k}" for name in ("P", "nDCG", "PSP", "PSnDCG", "C") for k in (1, 3, 5))
+COSTS = (
+    "train accuracy %",
+    "test accuracy %",
+    "generalization gap %",
+    "train ms/sample",
+    "inference ms/sample",
+    "model GB",
+)
+"""Columns of the papers that are no metrics of rankings: P@1 by other names, and what a model takes."""
+FREQUENCIES = (1, 2, 5, 10, 30, 100)
+"""Where the groups of labels begin, by their training rows, whose classifiers' lengths are measured."""
 RECALLS = (16, 32, 64, 128, 256, 512)
 """Numbers of retrieved labels whose recall the task of that name measures."""
+_RUN = ("app/plans.py", "app/reproduce/job.py", "app/reproduce/sets.py", "app/studies/missing.py")
 Task = Literal["ranking", "recall", "missing"]
 
 
@@ -49,9 +63,9 @@ class Job:
 
     @property
     def key(self) -> str:
-        """Hash of the data, the recipe with its settings, the seed and the version."""
-        described = [self.data.digest, self.ours.recipe, dict(self.ours.settings), self.seed, __version__]
-        described += [] if self.task == "ranking" else [self.task]
+        """Hash of all that the result depends on: data, propensities, recipe, settings, seed, task and the code."""
+        curve = self.data.propensity.get_params()
+        described = [self.data.digest, curve, self.ours.recipe, dict(self.ours.settings), self.seed, self.task, code()]
         return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()[:32]
 
 
@@ -76,6 +90,18 @@ class Result:
         return np.asarray(np.load(self.ranking, allow_pickle=False))
 
 
+@cache
+def code() -> str:
+    """Hash of the version and of the code that results depend on: all rooms but the app, of which what runs a job."""
+    found, root = hashlib.sha256(__version__.encode()), resources.files("longtail")
+    with resources.as_file(root) as folder:
+        for file in sorted(folder.rglob("*.py")):
+            name = file.relative_to(folder).as_posix()
+            if not name.startswith("app/") or name in _RUN:
+                found.update(name.encode() + file.read_bytes())
+    return found.hexdigest()
+
+
 class Runner:
     """Runs jobs that have not run before.
 
@@ -91,11 +117,15 @@ class Runner:
     def __init__(self, directory: Path | None, threads: int | None = None, limit: float | None = None) -> None:
         self.directory = directory or (cache_directory() or Path("longtail-cache")) / "reproduce"
         self.threads, self.limit = threads, limit
-        self.failed: dict[str, str] = {}
+        self.failed: dict[Job, str] = {}
+
+    def _place(self, job: Job) -> Path:
+        """Where a job's results are, without the end of the name; seconds and memory depend on the threads too."""
+        return self.directory / f"{job.key}-{self.threads or 'all'}"
 
     def known(self, job: Job) -> Result | None:
         """What is kept of a job; None if it hasn't run."""
-        place, ranking = self.directory / f"{job.key}.json", self.directory / f"{job.key}.npy"
+        place, ranking = (self._place(job).with_suffix(end) for end in (".json", ".npy"))
         if not (place.is_file() and ranking.is_file()):
             return None
         try:
@@ -104,11 +134,14 @@ class Runner:
             return None
 
     def run(self, jobs: Sequence[Job], told: Callable[[str], None]) -> dict[Job, Result]:
-        """Run what isn't known yet, one after the other, and give everything that succeeded."""
+        """Run what isn't known yet, one after the other, and give everything that succeeded.
+
+        What has failed is not tried again by the same runner.
+        """
         found: dict[Job, Result] = {}
         for job in dict.fromkeys(jobs):
             result = self.known(job)
-            if result is None:
+            if result is None and job not in self.failed:
                 told(f"{job.ours.name} on {job.data.name}")
                 result = self._started(job)
             if result is not None:
@@ -120,18 +153,18 @@ class Runner:
         order = {
             "name": job.data.name, "train": job.data.train, "test": job.data.test, "recipe": job.ours.recipe,
             "settings": dict(job.ours.settings), "seed": job.seed, "threads": self.threads, "task": job.task,
-            "out": str(self.directory / job.key),
+            "out": str(self._place(job)),
         }  # fmt: skip
         command = [sys.executable, "-m", "longtail.app.reproduce.job"]
-        name = f"{job.ours.name} on {job.data.name}"
         try:
             done = subprocess.run(
                 command, input=json.dumps(order), capture_output=True, text=True, timeout=self.limit, check=False
             )
         except subprocess.TimeoutExpired:
-            self.failed[name] = f"took longer than {self.limit:,.0f} s"
+            self.failed[job] = f"took longer than {self.limit:,.0f} s"
             return None
         if done.returncode:
-            self.failed[name] = (done.stderr.strip().splitlines() or ["stopped"])[-1]
+            killed = f"was killed by signal {-done.returncode}" if done.returncode < 0 else "stopped without a word"
+            self.failed[job] = (done.stderr.strip().splitlines() or [killed])[-1]
             return None
         return self.known(job)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
-from longtail.app.reproduce.jobs import METRICS
+from longtail.app.reproduce.jobs import COSTS, METRICS, Job
 from longtail.app.reproduce.methods import ours
+from longtail.app.reproduce.papers import Table
 from longtail.app.reproduce.tables import Gain, Reproduced
 
 
-def as_markdown(found: Reproduced, failed: dict[str, str]) -> str:
+def as_markdown(found: Reproduced, failed: Mapping[Job, str]) -> str:
     """Everything about a table, in sections."""
     table = found.table
     lines = [f"## {table.key}", "", f"{table.shows} {table.paper}.", ""]
@@ -22,10 +24,9 @@ def as_markdown(found: Reproduced, failed: dict[str, str]) -> str:
     if found.gains:
         lines += ["What each method adds to its base, on the same test rows, with 95 % intervals:", ""]
         lines += _gains(found.gains)
-        judged = agreeing(found.gains)
-        if judged:
-            yes = sum(judged.values())
-            lines += [f"{yes} of {len(judged)} pairs of method and data set have the paper's sign.", ""]
+        signs = signs_of(found.gains)
+        if signs:
+            lines += [f"{told_signs(signs)}", ""]
     if found.missing:
         lines += ["Not at hand:", "", *(f"- {name}: {how}." for name, how in found.missing.items()), ""]
     lines += not_run(found.left_out, failed)
@@ -34,9 +35,17 @@ def as_markdown(found: Reproduced, failed: dict[str, str]) -> str:
     return "\n".join(lines)
 
 
-def not_run(left_out: Mapping[str, str], failed: Mapping[str, str]) -> list[str]:
+def printed(table: Table) -> list[str]:
+    """What the paper printed beside a figure; nothing where our text of it has no numbers."""
+    if not table.rows:
+        return []
+    rows = [[row.data, row.method, name, f"{value:,g}"] for row in table.rows for name, value in row.values.items()]
+    return ["In the paper:", "", *markdown_table(["data set", "method", "what", "value"], rows)]
+
+
+def not_run(left_out: Mapping[str, str], failed: Mapping[Job, str]) -> list[str]:
     """What did not run, and why; nothing where all did."""
-    reasons = {**left_out, **failed}
+    reasons = {**left_out, **{f"{job.ours.name} on {job.data.name}": why for job, why in failed.items()}}
     return (
         ["Not run:", "", *(f"- {name}: {reason.rstrip('.')}." for name, reason in reasons.items()), ""]
         if reasons
@@ -44,17 +53,46 @@ def not_run(left_out: Mapping[str, str], failed: Mapping[str, str]) -> list[str]
     )
 
 
-def agreeing(gains: Sequence[Gain]) -> dict[tuple[str, str], bool]:
-    """Whether a method's mean gain in the propensity-scored metrics, or in all where there are none, has the paper's
-    sign, by data set and method."""
-    found = {}
-    for data, method in dict.fromkeys((gain.data, gain.method) for gain in gains):
-        own = [gain for gain in gains if (gain.data, gain.method) == (data, method) and gain.paper]
-        scored = [gain for gain in own if gain.metric.startswith("PS")] or own
-        if scored:
-            theirs = sum(sum(gain.paper) / 2 for gain in scored)
-            found[data, method] = (sum(gain.ours for gain in scored) >= 0) == (theirs >= 0)
+@dataclass(frozen=True)
+class Sign:
+    """What a method adds to its base on a data set in PSP@k, the mean over k, and what the paper leads to expect.
+
+    `is_sure` says whether the interval of some PSP@k leaves out 0.
+    """
+
+    data: str
+    method: str
+    ours: float
+    expected: float
+    is_sure: bool
+
+    @property
+    def agrees(self) -> bool:
+        """Whether both go the same way."""
+        return self.ours * self.expected > 0
+
+
+def signs_of(gains: Iterable[Gain]) -> list[Sign]:
+    """One sign for each method and data set that have gains in PSP@k, ours and the paper's."""
+    found = []
+    scored = [
+        (gain, expected) for gain in gains if gain.metric.startswith("PSP@") and (expected := gain.expected) is not None
+    ]
+    for data, method in dict.fromkeys((gain.data, gain.method) for gain, _ in scored):
+        own = [(gain, expected) for gain, expected in scored if (gain.data, gain.method) == (data, method)]
+        mean, wanted = (sum(values) / len(own) for values in zip(*((g.ours, e) for g, e in own), strict=True))
+        is_sure = any(gain.low > 0 or gain.high < 0 for gain, _ in own)
+        found.append(Sign(data, method, mean, wanted, is_sure))
     return found
+
+
+def told_signs(signs: Sequence[Sign]) -> str:
+    """How many gains go the paper's way, in a sentence."""
+    yes, sure = sum(sign.agrees for sign in signs), [sign for sign in signs if sign.is_sure]
+    return (
+        f"{yes} of {len(signs)} pairs of method and data set have the paper's sign in PSP@k; of the {len(sure)} whose "
+        f"intervals leave out 0, {sum(sign.agrees for sign in sure)}."
+    )
 
 
 def markdown_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
@@ -83,7 +121,7 @@ def _direct(found: Reproduced) -> list[str]:
 
 
 def _standing_in(found: Reproduced) -> list[str]:
-    metrics = [metric for metric in METRICS if metric in found.table.metrics]
+    metrics = [metric for metric in (*METRICS, *COSTS) if metric in found.table.metrics]
     rows = [
         [data, _recipe(method), *(_with_half(result.value(m), result.half(m)) for m in metrics)]
         for (data, method), result in found.standing_in.items()
@@ -100,7 +138,7 @@ def _gains(gains: Sequence[Gain]) -> list[str]:
     for method in dict.fromkeys(gain.method for gain in gains):
         own = {gain.metric: gain for gain in gains if gain.method == method}
         if any(gain.paper for gain in own.values()):
-            rows.append(["*paper, lowest and highest*", method, *(_range(own[metric]) for metric in metrics)])
+            rows.append(["*paper, lowest to highest*", method, *(_range(own[metric]) for metric in metrics)])
     return markdown_table(["data set", "recipe", *metrics], rows)
 
 
@@ -109,7 +147,8 @@ def _gain(gain: Gain) -> str:
 
 
 def _range(gain: Gain) -> str:
-    return f"{gain.paper[0]:+.2f} to {gain.paper[1]:+.2f}" if gain.paper else "-"
+    values = gain.paper.values()
+    return f"{min(values):+.2f} to {max(values):+.2f}" if values else "-"
 
 
 def _recipe(method: str) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from longtail.app.plans import inner_recipe
 from longtail.recipes.networks import NETWORKS
 
 _PLAIN = {
@@ -37,7 +38,7 @@ _WITH: dict[str, tuple[str, dict[str, Any]]] = {
     "d = 256": ("glas", {"dimensions": 256}),
     "d = 512": ("glas", {"dimensions": 512}),
     "d = 1024": ("glas", {"dimensions": 1024}),
-    "embedding = linear": ("glas", {"activation": "none"}),
+    "embedding = linear": ("glas", {"activation": "linear"}),
     "embedding = nonlinear (ReLU)": ("glas", {}),
 }
 _NETWORKS = {recipe.name for recipe in NETWORKS}
@@ -63,7 +64,7 @@ class Ours:
     @property
     def is_network(self) -> bool:
         """Whether it takes texts, torch, and hours."""
-        return self.recipe.split("+")[-1] in _NETWORKS
+        return inner_recipe(self.recipe) in _NETWORKS
 
     @property
     def name(self) -> str:

@@ -9,16 +9,17 @@ from datetime import UTC, datetime
 
 from longtail import __version__
 from longtail.app.reproduce.jobs import Job, Result
-from longtail.app.reproduce.markdown import markdown_table
-from longtail.app.reproduce.methods import Ours
+from longtail.app.reproduce.markdown import Sign, markdown_table, signs_of, told_signs
+from longtail.app.reproduce.methods import Ours, ours
 from longtail.app.reproduce.sets import AtHand
+from longtail.app.reproduce.tables import Gain
 from longtail.engine.pool import thread_count
 from longtail.recipes import recipes
 
 METRICS = ("P@1", "P@3", "P@5", "nDCG@5", "PSP@1", "PSP@3", "PSP@5", "PSnDCG@5")
 _COSTS = {
-    "train_seconds": ("Training, seconds", "{:.1f}"),
-    "predict_ms": ("Prediction, ms a row", "{:.3f}"),
+    "train_cpu_seconds": ("Training, processor seconds", "{:.1f}"),
+    "predict_cpu_ms": ("Prediction, processor ms a row", "{:.3f}"),
     "peak_memory_mb": ("Peak memory, MB", "{:.0f}"),
     "model_mb": ("Model, MB", "{:.1f}"),
 }
@@ -67,6 +68,23 @@ def page(
         ]
         lines += [f"### {title}", "", *markdown_table(["recipe", *names], rows)]
     return "\n".join([*lines, *sections])
+
+
+def all_signs(gains: Sequence[Gain]) -> list[str]:
+    """Whether corrections gain where the papers say so: each recipe on each data set once, over all tables."""
+    signs: dict[tuple[str, str], Sign] = {}
+    for sign in signs_of(gains):
+        mine = ours(sign.method)
+        signs.setdefault(("" if mine is None else mine.name, sign.data), sign)
+    if not signs:
+        return []
+    rows = [
+        [f"`{name}`", data, f"{sign.ours:+.2f}", f"{sign.expected:+.2f}", "yes" if sign.agrees else "**no**"]
+        for (name, data), sign in sorted(signs.items())
+    ]
+    told = "Mean gain in PSP@k over the method's base, ours and the paper's (on the same data set, or its middle one)."
+    columns = ["recipe", "data set", "ours", "paper", "same sign"]
+    return ["## Signs", "", f"{told} {told_signs(list(signs.values()))}", "", *markdown_table(columns, rows)]
 
 
 def _threads(results: Mapping[Job, Result]) -> str:

@@ -38,6 +38,8 @@ class Table:
         Its columns.
     rows : tuple of Row
         Empty where our text of the paper has no numbers.
+    note : str
+        Why its numbers can't be compared with ours as they stand.
     """
 
     key: str
@@ -45,6 +47,7 @@ class Table:
     shows: str
     metrics: tuple[str, ...]
     rows: tuple[Row, ...] = field(default=())
+    note: str = ""
 
     @property
     def name(self) -> str:
@@ -105,7 +108,7 @@ def tables() -> dict[str, Table]:
                 if row["table"] == table["id"]
             )
             key = f"{content['paper']}-{table['id']}"
-            found[key] = Table(key, paper, table["shows"], tuple(table["metrics"]), rows)
+            found[key] = Table(key, paper, table["shows"], tuple(table["metrics"]), rows, table.get("note", ""))
     return found
 
 

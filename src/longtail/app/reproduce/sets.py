@@ -42,7 +42,8 @@ class AtHand:
         found = hashlib.sha256()
         for part in (self.train, self.test):
             path = Path(part)
-            found.update(path.read_bytes() if path.is_file() else part.encode())
+            content = path.read_bytes() if path.is_file() else part.encode()
+            found.update(f"{len(content)} ".encode() + content)
         return found.hexdigest()
 
     @cached_property
@@ -75,17 +76,17 @@ class AtHand:
 
 
 def at_hand(directory: Path | None) -> dict[str, AtHand]:
-    """Data sets by name: those in a directory, texts rather than features where it has both, and the bundled ones."""
+    """Data sets by name: those in a directory, texts rather than features where it has both, else the bundled ones."""
     found = {name: AtHand(name, f"{name}:train", f"{name}:test") for name in _BUNDLED}
     if directory is None:
         return found
     if not directory.is_dir():
         raise InputError("is no directory: give one with a folder for each data set.", path=directory)
     for folder in sorted(path for path in directory.iterdir() if path.is_dir()):
-        parts = [_part(folder, part) for part in ("train", "test")]
-        if all(parts):
+        parts = _parts(folder)
+        if parts is not None:
             name = published_name(folder.name) or folder.name
-            found.setdefault(name, AtHand(name, str(parts[0]), str(parts[1])))
+            found[name] = AtHand(name, str(parts[0]), str(parts[1]))
     return found
 
 
@@ -101,5 +102,7 @@ def published_name(folder: str) -> str | None:
     return next((name for name in names() if name.lower().replace("-", "") == key), None)
 
 
-def _part(folder: Path, part: str) -> Path | None:
-    return next((path for suffix in _SUFFIXES if (path := folder / f"{part}{suffix}").is_file()), None)
+def _parts(folder: Path) -> tuple[Path, Path] | None:
+    """Training and test file of a folder, both of one kind; None where there are none."""
+    pairs = [(folder / f"train{suffix}", folder / f"test{suffix}") for suffix in _SUFFIXES]
+    return next((pair for pair in pairs if pair[0].is_file() and pair[1].is_file()), None)

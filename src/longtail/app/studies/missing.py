@@ -13,14 +13,14 @@ import scipy.sparse as sp
 from scipy.stats import t
 from sklearn.base import clone
 
-from longtail.app.plans import compose
+from longtail.app.plans import composed, inner_recipe
 from longtail.corpus.dataset import Dataset
 from longtail.corpus.masking import mask_labels
 from longtail.metrics import by_frequency, evaluate
 from longtail.propensity import GivenPropensity, JainPropensity
 
 K = 5
-METRICS = (f"P@{K}", f"nDCG@{K}", f"tail recall@{K}")
+METRICS = (f"P@{K}", "nDCG@3", f"nDCG@{K}", f"tail recall@{K}")
 _LEVEL = 0.95
 
 
@@ -167,15 +167,16 @@ class MissingStudy:
         if severity is not None:
             Y = mask_labels(Y, self.propensities(severity), seed=seed).observed
         propensity: Any = JainPropensity() if given is None else GivenPropensity(values=self.propensities(given))
-        plan = compose(recipe, {}, propensity, threads=self.threads, seed=seed, memory_limit=None)
+        names = self.train.label_names
+        plan = composed(recipe, {}, propensity, threads=self.threads, seed=seed, label_names=names)
         X, X_test = self._features(plan)
         learner = clone(plan.learner) if sp.issparse(X) else plan
         assert learner is not None
         top = learner.fit(X, Y).predict_topk(X_test, K)
-        found = evaluate(top, self.test.Y, ks=(K,))
+        found = evaluate(top, self.test.Y, ks=(3, K))
         parts = by_frequency(top, self.test.Y, self.label_counts, ks=(K,))
         tail = next(part for part in parts if part.name == "tail")
-        return {f"P@{K}": found[f"P@{K}"], f"nDCG@{K}": found[f"nDCG@{K}"], METRICS[2]: tail.scores[f"recall@{K}"]}
+        return {**{metric: found[metric] for metric in METRICS[:-1]}, METRICS[-1]: tail.scores[f"recall@{K}"]}
 
     def _features(self, plan: Any) -> tuple[Any, Any]:
         """Rows as the data set has them, or as tf-idf of its texts, made once; texts for what reads tokens."""
@@ -199,9 +200,8 @@ def base_of(recipe: str) -> str:
 
     Examples
     --------
-    >>> [base_of(name) for name in ("pw-cb-dismec", "pfastrexml", "ips+bonsai", "dismec", "ranknet+taug+bonsai")]
-    ['dismec', 'fastxml', 'bonsai', 'dismec', 'bonsai']
+    >>> [base_of(name) for name in ("pw-cb-dismec", "pfastrexml", "ips+bonsai", "dismec", "glas+ranknet")]
+    ['dismec', 'fastxml', 'bonsai', 'dismec', 'glas']
     """
-    *_, base = recipe.split("+")
-    plain = base.removeprefix("pw-cb-").removeprefix("pw-")
+    plain = inner_recipe(recipe).removeprefix("pw-cb-").removeprefix("pw-")
     return {"pfastxml": "fastxml", "pfastrexml": "fastxml", "longtail-tail": "dismec"}.get(plain, plain)

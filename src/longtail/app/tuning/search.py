@@ -14,7 +14,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from sklearn.base import clone
 
-from longtail.app.plans import compose
+from longtail.app.plans import composed
 from longtail.app.tuning.front import Point
 from longtail.app.tuning.space import TAILS, has_dial, space_of
 from longtail.corpus.dataset import Dataset
@@ -212,9 +212,16 @@ class Search:
     ) -> tuple[npt.NDArray[np.float64], float]:
         """Scores at each position of the dial after training on one of `part` parts of the rows, and its seconds."""
         threads = max(self.threads // self.jobs, 1)
-        params = {name.replace(".", "__"): value for name, value in settings.items()}
-        plan = compose(recipe, params, self.propensity, threads=threads, seed=self.seed, memory_limit=None)
+        plan = composed(
+            recipe,
+            settings,
+            self.propensity,
+            threads=threads,
+            seed=self.seed,
+            label_names=self.dataset.label_names,
+        )
         learner: Any = plan if isinstance(split.X, list) else clone(plan.learner)
+        learner._data_propensity = self.propensity  # the dial of a model reckons with it too
         some = np.arange(0, split.Y.shape[0], part)
         X = [split.X[row] for row in some] if isinstance(split.X, list) else split.X[some]
         start = time.perf_counter()

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from longtail.app.plans import inner_recipe
+
 if TYPE_CHECKING:
     from optuna import Trial
 
@@ -43,9 +45,8 @@ class Dimension:
         return f"{recipe}: {self.name}"
 
     def own(self, recipe: str) -> Any:
-        """The recipe's own value, as far as it lies within."""
-        value = _own_value(recipe, self.name)
-        return min(max(value, int(self.low) if self.is_whole else self.low), self.high)
+        """The recipe's own value."""
+        return _own_value(recipe, self.name)
 
     def draw(self, trial: Trial, recipe: str) -> Any:
         """Ask optuna for a value."""
@@ -68,6 +69,7 @@ _SPACES: dict[str, tuple[Dimension, ...]] = {
     "pfastrexml": (Dimension("alpha", 0.5, 0.98), Dimension("leaf_size", 5, 40, is_log=True, is_whole=True)),
     "embedding": (Dimension("rate", 0.003, 0.03, is_log=True), Dimension("keep", 0.4, 0.95)),
     "glas": (Dimension("rate", 0.003, 0.03, is_log=True), Dimension("keep", 0.4, 0.95)),
+    "glas+ranknet": (Dimension("keep", 0.4, 0.95),),  # RankNet has a rate of its own
     "xml-cnn": (Dimension("rate", 3e-4, 3e-3, is_log=True),),
     "attentionxml": (Dimension("rate", 3e-4, 3e-3, is_log=True),),
     "xgrank": (Dimension("rate", 2e-5, 2e-4, is_log=True),),
@@ -84,10 +86,10 @@ def space_of(recipe: str) -> tuple[Dimension, ...]:
     >>> [dimension.name for dimension in space_of("pw-cb-dismec")]
     ['regularisation', 'weighting.beta']
     """
-    *_, base = recipe.split("+")
+    base = inner_recipe(recipe)
     balanced = base.startswith("pw-cb-")
     plain = base.removeprefix("pw-cb-").removeprefix("pw-")
-    found = _SPACES.get(plain, _SPACES.get(recipe.split("+")[0], ()))
+    found = _SPACES.get(recipe, _SPACES.get(plain, ()))
     return (*found, _BALANCED) if balanced and found else found
 
 
@@ -105,4 +107,4 @@ def _own_value(recipe: str, name: str) -> Any:
 
 def has_dial(recipe: str) -> bool:
     """Whether a recipe sets the tail dial by itself, so that it isn't turned from outside."""
-    return recipe.startswith(("longtail-tail", "ips+", "ranknet+"))
+    return recipe.startswith(("longtail-tail", "ips+", "ranknet+")) or recipe.endswith("+ranknet")
