@@ -30,7 +30,7 @@ METRICS = ("P@1", "P@3", "P@5", "PSP@1", "PSP@3", "PSP@5", "PSnDCG@5", "nDCG@5")
 SCORED = ("PSP@1", "PSP@3", "PSP@5", "PSnDCG@3", "PSnDCG@5")  # PSnDCG@1 is PSP@1
 SHORT = "features.max_length=64"
 VECTORS = "encoder.vectors=benchmarks/.cache/glove.npz"  # longtail data vectors makes it
-SMALL = f"{VECTORS} {SHORT} encoder.hidden=128 head.hidden=[64] precision=bfloat16"
+SMALL = f"{VECTORS} {SHORT} encoder.hidden=64 head.hidden=[32] precision=bfloat16"
 TUNED = f"{SHORT} encoder.freeze=3"  # three of six layers are trained
 FROZEN = f"{SHORT} encoder.freeze=6 batch=32 precision=bfloat16"
 FROZEN_MANY = f"{SHORT} encoder.freeze=6 batch=128 at_once=128 precision=bfloat16"
@@ -49,7 +49,7 @@ VARIANTS = {
     "tate-subjects": (
         "dismec",
         *(
-            f"{weighting}attentionxml passes=4 {SMALL} head.flat_below=300 head.candidates=10"
+            f"{weighting}attentionxml passes=3 {SMALL} head.flat_below=300 head.candidates=10"
             for weighting in WEIGHTINGS
         ),
         *(f"{weighting}aplc-xlnet passes=6 {FROZEN_MANY}" for weighting in WEIGHTINGS),

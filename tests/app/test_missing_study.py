@@ -78,6 +78,24 @@ def test_from_the_command_line(data, tmp_path):
     assert "% made good" in told.stdout
 
 
+def test_what_is_no_number_is_nothing_in_json(tmp_path):
+    """Of the tail there is nothing to find where no test row has a label of it."""
+    lines = ['{"text": "some words here", "labels": ["a"]}', '{"text": "other things there", "labels": ["b"]}'] * 20
+    (tmp_path / "train.jsonl").write_text("\n".join([*lines, '{"text": "rare things", "labels": ["c"]}']))
+    (tmp_path / "test.jsonl").write_text("\n".join(lines[:10]))
+    (tmp_path / "more.jsonl").write_text("\n".join([*lines[:10], '{"text": "new things", "labels": ["a", "d"]}']))
+    options = ["--test", tmp_path / "test.jsonl", "--severities", "0.3", "--seeds", 1, "--threads", 1]
+    done = run("study", "missing", tmp_path / "train.jsonl", *options, "--json")
+    assert done.exit_code == 0, done.output
+    scores = [row["scores"] for row in json.loads(done.stdout)["outcomes"]]
+    assert {row["tail recall@5"]["value"] for row in scores} == {None}
+    assert run("study", "missing", tmp_path / "train.jsonl", *options).exit_code == 0
+    options[1] = tmp_path / "more.jsonl"  # with a label that no training row has
+    more = run("study", "missing", tmp_path / "train.jsonl", *options, "--json")
+    assert more.exit_code == 0, more.output
+    assert {row["scores"]["tail recall@5"]["value"] for row in json.loads(more.stdout)["outcomes"]} == {0.0}
+
+
 @pytest.mark.parametrize(
     "more", [["--severities", "a"], ["--severities", "0.1,0.1"], ["--recipes", "none"], ["--seeds", "0"]]
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 import numpy as np
 import pytest
@@ -12,11 +13,15 @@ from typer.testing import CliRunner
 
 from longtail import JainPropensity, datasets, load
 from longtail.app.cli.program import program
+from longtail.app.plans import composed
 from longtail.app.tuning.front import Point, front_of, picks_of
-from longtail.app.tuning.space import RECIPES, space_of
+from longtail.app.tuning.search import Search
+from longtail.app.tuning.space import has_dial, space_of
+from longtail.corpus import load as load_rows
 from longtail.corpus import save
 from longtail.corpus.dataset import Dataset
-from longtail.recipes import find
+from longtail.metrics import evaluate
+from longtail.recipes import find, recipes
 
 optuna = pytest.importorskip("optuna", reason="longtail tune searches with optuna")
 
@@ -51,9 +56,10 @@ def test_commands_can_be_typed():
         "longtail train pw-cb-dismec 'my rows.jsonl' --set regularisation=0.3 --set weighting.beta=0.8 --tail 0.25 "
         "--out out"
     )
+    assert point.command("rows", "out", ["--seed", "3"]).endswith("--tail 0.25 --seed 3 --out out")
 
 
-@pytest.mark.parametrize("recipe", RECIPES)
+@pytest.mark.parametrize("recipe", [recipe.name for recipe in recipes()])
 def test_every_dimension_exists(recipe):
     from longtail.app.plans import compose
 
@@ -89,11 +95,89 @@ def test_a_search_from_the_command_line(rows, tmp_path):
     assert (tmp_path / "front.svg").read_text().startswith("<?xml")
 
 
+def a_search(path, names, budget=5.0, **more):
+    data = load_rows(path)
+    more = {"folds": 1, **more}
+    return Search(data, names, ["nDCG@5", "PSnDCG@5"], budget, more.pop("propensity", JainPropensity()), **more)
+
+
 def test_the_search_keeps_its_time_and_tells_in_words(rows):
-    done = run("tune", rows, "--budget", "3s", "--recipes", "dismec", "--folds", 1, "--threads", 1)
+    a_search(rows, ["dismec"], 0.1).run()  # kernels are compiled
+    start = time.monotonic()
+    found = a_search(rows, ["dismec", "pw-dismec"], 3.0).run()
+    assert time.monotonic() - start < 3.0 + 4 * max(point.seconds for point in found.points) + 3.0
+    done = run("tune", rows, "--budget", "3s", "--recipes", "dismec", "--folds", 1, "--threads", 1, "--seed", 7)
     assert done.exit_code == 0, done.output
+    assert "--seed 7" in done.stdout
     assert "nothing beats on both" in done.stdout
     assert "balanced  longtail train dismec" in " ".join(done.stdout.split("\n"))
+
+
+def test_a_search_ends_when_there_is_nothing_left_to_try(rows):
+    start = time.monotonic()
+    found = a_search(rows, ["popularity"], 60.0).run()
+    assert found.trained == 1
+    assert time.monotonic() - start < 30
+
+
+def test_what_fails_is_told_and_not_tried_again(rows, monkeypatch):
+    search = a_search(rows, ["popularity", "dismec"], 4.0)
+    scored, tried = Search._scored, []
+
+    def sometimes(self, recipe, *more):
+        tried.append(recipe)
+        if recipe == "popularity":
+            raise ValueError("out of luck")
+        return scored(self, recipe, *more)
+
+    monkeypatch.setattr(Search, "_scored", sometimes)
+    found = search.run()
+    assert found.reasons == {"popularity": "out of luck"}
+    assert tried.count("popularity") == 1
+    assert found.trained >= 1
+
+
+def test_the_dial_is_judged_as_it_will_be_trained(rows):
+    """With other constants than the default ones, and the propensities of the rows that a split trains on."""
+    propensity = JainPropensity(a=2.0, b=0.5)
+    search = a_search(rows, ["dismec"], propensity=propensity)
+    split = search.split(0)
+    (found,), _ = search._scored("dismec", {}, split, (0.5,), 1)
+    plan = composed("dismec", {}, propensity, threads=1, seed=0, tail=0.5)
+    top = plan.learner.fit(split.X, split.Y).predict_topk(split.X_test, 5)
+    scores = evaluate(top, split.Y_test, inverse_propensity=split.inverse)
+    np.testing.assert_allclose(found, [scores["nDCG@5"], scores["PSnDCG@5"]])
+
+
+def test_folds_part_the_rows(rows):
+    search = a_search(rows, ["dismec"], folds=3)
+    parts = np.array([search._in_test(number) for number in range(3)])
+    assert (parts.sum(axis=0) == 1).all()
+    np.testing.assert_allclose(parts.sum(axis=1) / parts.shape[1], 1 / 3, atol=0.03)
+    counts = np.array([search.dataset.take(part).label_counts for part in parts])
+    often = counts.sum(axis=0) >= 6
+    assert (counts[:, often] > 0).mean() > 0.97  # rare labels are in every fold
+
+
+def test_recipes_that_turn_the_dial_by_themselves():
+    assert [has_dial(name) for name in ("ranknet+bonsai", "glas+ranknet", "longtail-tail", "dismec")] == [1, 1, 1, 0]
+
+
+@pytest.mark.parametrize(
+    ("content", "more", "message"),
+    [
+        ('{"text": "some words", "labels": []}\n' * 30, [], "has no labels"),
+        ('{"text": "some words", "labels": ["a"]}\n' * 3, [], "3 rows"),
+        ("1 2 1\n0 0:1\n", ["--recipes", "xml-cnn"], "1 rows"),
+        ("30 2 1\n" + "0 0:1\n" * 30, ["--recipes", "ranknet+xml-cnn"], "no texts"),
+    ],
+)
+def test_data_that_nothing_can_be_trained_on_is_refused_at_once(tmp_path, content, more, message):
+    path = tmp_path / ("rows.jsonl" if content.startswith("{") else "rows.txt")
+    path.write_text(content)
+    done = run("tune", path, *more)
+    assert done.exit_code == 2, done.output
+    assert message in done.output
 
 
 @pytest.mark.parametrize(
@@ -102,8 +186,9 @@ def test_the_search_keeps_its_time_and_tells_in_words(rows):
         (["--budget", "soon"], "90s, 10m or 2h"),
         (["--recipes", "dismek"], "dismec"),
         (["--recipes", ","], "names of recipes"),
-        (["--objectives", "P@1"], "two of"),
-        (["--objectives", "P@1,speed"], "two of"),
+        (["--objectives", "P@1"], "two different ones"),
+        (["--objectives", "P@1,speed"], "two different ones"),
+        (["--objectives", "P@1,P@1"], "two different ones"),
         (["--pick", "best"], "plain, balanced, tail"),
         (["--held-out", "1"], "between 0 and 1"),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import isnan
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -89,6 +90,8 @@ def _show(made: Any, outcomes: list[Any]) -> None:
     def put(mean: Any, sign: str = "") -> str:
         if mean is None:
             return ""
+        if isnan(mean.value):
+            return "-"
         return f"{mean.value:{sign}.2f}" + ("" if mean.half is None else f" ± {mean.half:.2f}")
 
     rows = []
@@ -107,12 +110,16 @@ def _show(made: Any, outcomes: list[Any]) -> None:
     ]
     title = f"Told other propensities than the true ones, which have A = {made.reference:g}"
     give_table(title, ["recipe", "told A", *METRICS, "nDCG@5 over its base"], wrong)
-    give(f"± is half of a 95 % interval over {made.seeds} seeds, each with a masking of its own.")
+    if made.seeds > 1:
+        give(f"± is half of a 95 % interval over {made.seeds} seeds, each with a masking of its own.")
 
 
 def _as_json(made: Any, outcomes: list[Any]) -> dict[str, Any]:
     def means(of: dict[str, Any]) -> dict[str, Any]:
-        return {name: {"value": round(mean.value, 4), "half": mean.half} for name, mean in of.items()}
+        return {
+            name: {"value": None if isnan(mean.value) else round(mean.value, 4), "half": _number(mean.half)}
+            for name, mean in of.items()
+        }
 
     rows = [
         {
@@ -127,6 +134,11 @@ def _as_json(made: Any, outcomes: list[Any]) -> dict[str, Any]:
         for o in outcomes
     ]
     return {"rows": made.train.n_rows, "labels": made.train.n_labels, "seeds": made.seeds, "outcomes": rows}
+
+
+def _number(value: float | None) -> float | None:
+    """A number for JSON, which has none for what isn't one."""
+    return None if value is None or isnan(value) else value
 
 
 def _names(text: str) -> list[str]:

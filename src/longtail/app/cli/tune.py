@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from longtail.corpus import Dataset
     from longtail.propensity import JainPropensity
 
+_FEWEST_ROWS = 20
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 
@@ -36,9 +38,9 @@ def tune(
     ] = "nDCG@5,PSnDCG@5",
     folds: Annotated[
         int | None,
-        typer.Option(min=1, help="Splits for each trial; 4 below 20,000 rows, else 1.", show_default=False),
+        typer.Option(min=1, help="Folds of a cross-validation; 5 below 20,000 rows, else 1 split.", show_default=False),
     ] = None,
-    held_out: Annotated[float, typer.Option(help="Share of the rows that a split judges by.")] = 0.2,
+    held_out: Annotated[float, typer.Option(help="Share of the rows that the one split judges by.")] = 0.2,
     jobs: Annotated[
         int | None, typer.Option(min=1, help="Trials at once; one a thread by default.", show_default=False)
     ] = None,
@@ -87,6 +89,7 @@ def tune(
         used = parse_propensity(propensity) if propensity else published_propensity(train)
         with step(f"reading {train}"):
             dataset = load_labelled(train, None)
+        _check_data(dataset, names, train)
         cores = thread_count(threads)
         search = Search(
             dataset, names, measures, seconds, used, folds=folds, test_share=held_out, jobs=min(jobs or cores, cores),
@@ -96,11 +99,11 @@ def tune(
         found = _searched(search)
         front = front_of(found.points)
         picks = picks_of(front)
-    if not front:
+    if not front and found.reasons:
         reasons = "; ".join(f"{recipe}: {reason}" for recipe, reason in found.reasons.items())
-        raise InputError(
-            f"no trial ended within {budget}: give a longer --budget or fewer --recipes. {reasons}".strip()
-        )
+        raise InputError(f"No recipe could be trained. {reasons}")
+    if not front:
+        raise InputError(f"No trial ended within {budget}: give a longer --budget or fewer --recipes.")
     if plot is not None:
         with step(f"drawing {plot}"):
             from longtail.app.pictures.front import pareto_front
@@ -110,7 +113,8 @@ def tune(
     if as_json:
         give_json(_as_json(found, front, picks, measures))
     else:
-        _show(found, front, picks, measures, train, search.n_folds)
+        more = ([] if propensity is None else ["--propensity", propensity]) + (["--seed", str(seed)] if seed else [])
+        _show(found, front, picks, measures, lambda point, name: point.command(train, name, more), search.n_folds)
     if out is not None:
         _train(picks[pick], dataset, used, cores, seed, out, pick)
 
@@ -153,8 +157,28 @@ def _compiled(search: Search) -> None:
                 continue
 
 
+def _check_data(dataset: Dataset, recipes: list[str], train: str) -> None:
+    """Refuse what no trial could be trained on."""
+    from longtail.app.plans import inner_recipe
+    from longtail.recipes.networks import NETWORKS
+
+    if not dataset.Y.nnz:
+        raise InputError("has no labels: there is nothing to learn.", path=train)
+    if dataset.n_rows < _FEWEST_ROWS:
+        raise InputError(f"has {dataset.n_rows} rows: give {_FEWEST_ROWS} at least, some are judged by.", path=train)
+    networks = {recipe.name for recipe in NETWORKS}
+    network = next((name for name in recipes if inner_recipe(name) in networks), None)
+    if network is not None and dataset.texts is None:
+        raise ParameterError("--recipes", network, f"must be a recipe for features: {train} has no texts")
+
+
 def _show(
-    found: Found, front: list[Point], picks: dict[str, Point], measures: list[str], train: str, folds: int
+    found: Found,
+    front: list[Point],
+    picks: dict[str, Point],
+    measures: list[str],
+    command: Callable[[Point, str], str],
+    folds: int,
 ) -> None:
     rows = []
     for point in front:
@@ -162,14 +186,16 @@ def _show(
         settings = " ".join(f"{name}={value:g}" for name, value in point.settings.items())
         scores = [f"{score:.2f}" for score in point.scores]
         rows.append([point.recipe, settings, f"{point.tail:g}", *scores, f"{point.seconds:.1f}", names])
-    title = f"{len(front)} of {len(found.points)} points that nothing beats on both, mean over {folds} split(s)"
+    title = f"{len(front)} of {len(found.points)} points that nothing beats on both, " + (
+        f"mean of {folds} folds" if folds > 1 else "on one split"
+    )
     give_table(title, ["recipe", "settings", "tail", *measures, "train s", "pick"], rows, text_columns=2)
     told = f"{found.trained} trials were trained to the end, {found.pruned} given up early"
     give(f"{told}, {found.failed} failed.")
     for recipe, reason in found.reasons.items():
         note(f"{recipe}: {reason}")
     for name, point in picks.items():
-        give(f"{name:9} {point.command(train, name)}")
+        give(f"{name:9} {command(point, name)}")
 
 
 def _as_json(found: Found, front: list[Point], picks: dict[str, Point], measures: list[str]) -> dict[str, Any]:
@@ -225,8 +251,8 @@ def seconds_of(text: str, option: str) -> float:
 def _objectives(text: str) -> list[str]:
     names = [name.strip() for name in text.split(",")]
     known = re.compile(r"(PS)?(P|nDCG)@[1-9]\d?")
-    if len(names) != 2 or not all(known.fullmatch(name) for name in names):
-        raise ParameterError("--objectives", text, "must be two of P@k, nDCG@k, PSP@k and PSnDCG@k")
+    if len(set(names)) != 2 or len(names) != 2 or not all(known.fullmatch(name) for name in names):
+        raise ParameterError("--objectives", text, "must be two different ones of P@k, nDCG@k, PSP@k and PSnDCG@k")
     return names
 
 

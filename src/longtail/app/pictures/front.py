@@ -33,7 +33,7 @@ def pareto_front(
         x, y = zip(*(point.scores for point in points if point.recipe == recipe), strict=True)
         axes.scatter(x, y, s=14, color=colour(number), marker=marker(number), alpha=0.45, linewidth=0)
     x, y = zip(*sorted(point.scores for point in front), strict=True)
-    axes.plot(x, y, color="0.35", linewidth=1, drawstyle="steps-post", zorder=1)
+    axes.plot(x, y, color="0.35", linewidth=1, drawstyle="steps-pre", zorder=1)
     named: dict[tuple[float, float], list[str]] = {}
     for name, point in picks.items():
         named.setdefault((point.scores[0], point.scores[1]), []).append(name)

@@ -33,13 +33,13 @@ class Point:
     scores: tuple[float, ...]
     seconds: float
 
-    def command(self, train: str, out: str) -> str:
-        """The command that trains it."""
+    def command(self, train: str, out: str, more: Sequence[str] = ()) -> str:
+        """The command that trains it, with `more` options."""
         parts = ["longtail", "train", self.recipe, train]
         for name, value in self.settings.items():
             parts += ["--set", f"{name}={value}"]
         parts += ["--tail", f"{self.tail:g}"] if self.tail else []
-        return shlex.join([*parts, "--out", out])
+        return shlex.join([*parts, *more, "--out", out])
 
     def beats(self, other: Point) -> bool:
         """Whether it is nowhere worse and somewhere better."""

@@ -19,7 +19,7 @@ from longtail.app.tuning.front import Point
 from longtail.app.tuning.space import TAILS, has_dial, space_of
 from longtail.corpus.dataset import Dataset
 from longtail.corpus.splits import iterative_rows
-from longtail.errors import Interrupted, LongtailError
+from longtail.errors import Interrupted
 from longtail.metrics import evaluate
 from longtail.propensity import JainPropensity
 
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
 _FOLDED_BELOW = 20_000  # rows; more are split once
-_FOLDS = 4
+_FOLDS = 5
+_MOST_REPEATS = 100  # proposals in a row that were tried already: there is nothing left to try
 _QUARTER = 4  # of the rows are looked at first, where there is one split
 _MARGINS = {
     True: 1.5,
@@ -83,9 +84,9 @@ class Search:
         Seconds.
     propensity : JainPropensity
     folds : int, optional
-        Splits that each trial is trained on; four below 20,000 rows and one from there on when left out.
+        Folds of a cross-validation; five below 20,000 rows when left out, and from there on 1: one split.
     test_share : float
-        Share of the rows that a split judges by; rare labels are on both sides.
+        Share of the rows that the one split judges by; rare labels are on both sides, as in folds.
     jobs : int
         Trials at once; each has ``threads // jobs`` threads.
     threads : int
@@ -108,13 +109,15 @@ class Search:
         self.n_folds = self.folds or (_FOLDS if self.dataset.n_rows < _FOLDED_BELOW else 1)
         self._splits: dict[int, Split] = {}
         self._first_scores: list[tuple[tuple[float, ...], ...]] = []  # of each trained trial, by position of the dial
-        self._longest: dict[str, float] = {}
         self._tried: set[tuple[str, str]] = set()
+        self._repeats = 0
+        self._broken: set[str] = set()  # recipes that fail with their own parameters
+        self._fold_of: npt.NDArray[np.int64] | None = None
         self._lock = threading.Lock()
         self._deadline = 0.0
 
     def run(self, told: Callable[[Found], None] | None = None) -> Found:
-        """Search until the time is over; Ctrl-C ends it early, with what was found."""
+        """Search until the time is over, and end what is being trained then; Ctrl-C does so early."""
         import optuna
 
         optuna.logging.set_verbosity(optuna.logging.ERROR)
@@ -130,15 +133,15 @@ class Search:
             study.enqueue_trial({"recipe": recipe, **own}, skip_if_exists=True)
 
         def after(study: Study, trial: FrozenTrial) -> None:
-            if told is not None:
-                told(self.found)
-            if time.monotonic() >= self._deadline:
+            with self._lock:
+                if told is not None:
+                    told(self.found)
+                nothing_left = self._repeats > _MOST_REPEATS or len(self._broken) == len(self.recipes)
+            if nothing_left or time.monotonic() >= self._deadline:
                 study.stop()
 
         try:
-            study.optimize(
-                self._trial, timeout=self.budget, n_jobs=self.jobs, callbacks=[after], catch=(LongtailError,)
-            )
+            study.optimize(self._trial, timeout=self.budget, n_jobs=self.jobs, callbacks=[after])
         except (KeyboardInterrupt, Interrupted):
             if not self.found.points:
                 raise
@@ -151,20 +154,24 @@ class Search:
         drawn = {part: part.draw(trial, recipe) for part in space_of(recipe)}
         settings = {part.name: value for part, value in drawn.items() if value != part.own(recipe)}
         with self._lock:
-            is_new = (recipe, str(settings)) not in self._tried
+            is_new = (recipe, str(settings)) not in self._tried and recipe not in self._broken
             self._tried.add((recipe, str(settings)))
-        if not is_new:
+            self._repeats = 0 if is_new else self._repeats + 1
+        if not is_new or time.monotonic() >= self._deadline:
             raise optuna.TrialPruned
         try:
             return self._judged(recipe, settings)
         except _HopelessError:
-            self.found.pruned += 1
-            raise optuna.TrialPruned from None
-        except LongtailError as error:
+            with self._lock:
+                self.found.pruned += 1
+        except Interrupted:
+            raise
+        except Exception as error:  # one trial that fails doesn't end the search, whatever it fails by
             with self._lock:
                 self.found.failed += 1
-                self.found.reasons.setdefault(recipe, str(error))
-            raise
+                self.found.reasons.setdefault(recipe, str(error) or type(error).__name__)
+                self._broken |= set() if settings else {recipe}
+        raise optuna.TrialPruned
 
     def _judged(self, recipe: str, settings: dict[str, Any]) -> tuple[float, ...]:
         tails = (0.0,) if has_dial(recipe) else TAILS
@@ -172,8 +179,8 @@ class Search:
         seconds: list[float] = []
         first: npt.NDArray[np.float64] | None = None
         if self.n_folds == 1:
-            first, _ = self._scored(recipe, settings, self.split(0), tails, _QUARTER)
-            self._give_up_hopeless(first, recipe, self._longest.get(recipe, 0.0))
+            first, took = self._scored(recipe, settings, self.split(0), tails, _QUARTER)
+            self._give_up_hopeless(first, _QUARTER * took)
         for number in range(self.n_folds):
             found, took = self._scored(recipe, settings, self.split(number), tails, 1)
             scores.append(found)
@@ -181,7 +188,7 @@ class Search:
             if number == 0 and first is None:
                 first = found
                 if self.n_folds > 1:
-                    self._give_up_hopeless(found, recipe, took * (self.n_folds - 1))
+                    self._give_up_hopeless(found, took * (self.n_folds - 1))
         assert first is not None
         mean = np.mean(scores, axis=0)
         took = float(np.mean(seconds))
@@ -191,14 +198,13 @@ class Search:
         ]
         with self._lock:
             self._first_scores.append(tuple(tuple(row) for row in first.tolist()))
-            self._longest[recipe] = max(self._longest.get(recipe, 0.0), took)
             self.found.points += points
             self.found.trained += 1
             bests = [max(point.scores[at] for point in self.found.points) for at in range(len(self.objectives))]
         best = max(points, key=lambda point: sum(s / max(b, 1e-9) for s, b in zip(point.scores, bests, strict=True)))
         return best.scores
 
-    def _give_up_hopeless(self, first: npt.NDArray[np.float64], recipe: str, left: float) -> None:
+    def _give_up_hopeless(self, first: npt.NDArray[np.float64], left: float) -> None:
         """Give up what is far behind some trained trial at all positions of the dial, or can't end in time."""
         margin = _MARGINS[self.n_folds > 1]
         with self._lock:
@@ -243,7 +249,7 @@ class Search:
             return self._splits[number]
 
     def _made(self, number: int) -> Split:
-        in_test = iterative_rows(self.dataset, test_share=self.test_share, seed=self.seed + number)
+        in_test = self._in_test(number)
         train, test = self.dataset.take(~in_test), self.dataset.take(in_test)
         inverse = self.propensity.inverse(train.label_counts, train.n_rows)
         if train.X is not None:
@@ -257,6 +263,20 @@ class Search:
         features = Tfidf(threads=self.threads)
         X = features.fit_transform(list(train.texts))
         return Split(X, train.Y, features.transform(list(test.texts)), test.Y, inverse)
+
+    def _in_test(self, number: int) -> npt.NDArray[np.bool_]:
+        """Rows that split `number` judges by: a share of all, or one of the folds."""
+        if self.n_folds == 1:
+            return iterative_rows(self.dataset, test_share=self.test_share, seed=self.seed)
+        if self._fold_of is None:
+            self._fold_of = np.full(self.dataset.n_rows, self.n_folds - 1)
+            left = np.arange(self.dataset.n_rows)
+            for fold in range(self.n_folds - 1):
+                share = 1 / (self.n_folds - fold)
+                chosen = iterative_rows(self.dataset.take(left), test_share=share, seed=self.seed)
+                self._fold_of[left[chosen]] = fold
+                left = left[~chosen]
+        return np.asarray(self._fold_of == number)
 
 
 class _HopelessError(Exception):
