@@ -6,6 +6,7 @@ import os
 import re
 from collections import Counter
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -36,6 +37,7 @@ TEXTS = {
     "pw": "propensity-weighted-surrogates", "ranknet": "ranknet-taug", "pfastrexml": "pfastrexml", "glas": "glas",
     "xgrank": "xgrank",
 }  # fmt: skip
+BROKEN = {91.77}  # in the text of table 1 of GLaS it is cut in two
 WANTED = {
     "pw": ["3", "4", "5"],
     "ranknet": ["2", "3", "4", "5", "6", "figure-1", "figure-2", "figure-5"],
@@ -74,7 +76,7 @@ def test_numbers_are_those_of_the_texts(paper):
         for value in row.values.values()
     )
     missing = typed - Counter(map(abs, numbers_of(re.sub(r"(?<=\d),(?=\d{3})", "", text))))
-    assert sum(missing.values()) <= 0.01 * sum(typed.values()), missing
+    assert set(missing) <= BROKEN
 
 
 @pytest.mark.skipif(not (SHARED / "papers").is_dir(), reason="the papers' texts are not here")
@@ -90,6 +92,62 @@ def test_rows_are_those_of_the_texts():
 def _in_order(wanted, line):
     place = iter(line)
     return all(value in place for value in wanted)
+
+
+def printed_columns(paper, metric):
+    """A table of a text whose columns are methods: numbers by data set, method and metric, in lower case."""
+    plain = re.compile(r"<[^>]*>|\$|\[\d+\]")
+    lines = (SHARED / "papers" / f"{TEXTS[paper]}.txt").read_text(encoding="utf-8").splitlines()
+    rows = [[plain.sub("", cell).strip() for cell in line.split("\t")] for line in lines]
+    (start,) = [
+        at
+        for at, (head, row) in enumerate(pairwise(rows))
+        if head[0].startswith("Dataset")
+        and len(head) > 6
+        and head[1] in ("Metric", "Metrics", f"{metric}@k")
+        and row[1] == f"{metric}@1"
+    ]
+    methods, found, at = rows[start], {}, start + 1
+    while len(rows[at]) > 2 and rows[at][1].startswith(f"{metric}@"):
+        group = rows[at : at + 3]
+        (data,) = [row[0] for row in group if len(row[0]) > 1]
+        for row in group:
+            for method, cell in zip(methods[2:], row[2:], strict=False):
+                if re.fullmatch(r"[\d.]+", cell):
+                    found[_key(data), _key(method), row[1]] = float(cell)
+        at += 3
+    return found
+
+
+def _key(name):
+    key = re.sub(r"[^a-z0-9+]", "", name.lower())
+    return {"ours": "glas", "eurlex": "eurlex4k", "wiki500k": "wikipedia500k"}.get(key, key)
+
+
+@pytest.mark.skipif(not (SHARED / "papers").is_dir(), reason="the papers' texts are not here")
+@pytest.mark.parametrize("key", ["glas-3", "glas-4", "glas-6", "xgrank-3", "xgrank-5", "ranknet-4"])
+def test_numbers_stand_in_their_columns(key):
+    table = find_table(key)
+    metric = table.metrics[0].partition("@")[0]
+    typed = {
+        (_key(row.data), _key(row.method), name): value for row in table.rows for name, value in row.values.items()
+    }
+    assert typed == printed_columns(table.name, metric)
+
+
+@pytest.mark.skipif(not (SHARED / "data" / "README.md").is_file(), reason="the list of published results is not here")
+def test_numbers_of_the_repository():
+    text = (SHARED / "data" / "README.md").read_text(encoding="utf-8")
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if "@1/3/5" in line]
+    (head,) = [line for line in text.splitlines() if line.startswith("| data set, measure")]
+    methods = [cell.strip() for cell in head.strip("|").split("|")][1:]
+    table = find_table("repository-1")
+    for what, *cells in rows:
+        data, metric = what.split(" ")
+        for method, cell in zip(methods, cells, strict=True):
+            numbers = [float(part) for part in cell.split("/")] if cell != "-" else [None] * 3
+            typed = [table.value(data.capitalize(), method, f"{metric.partition('@')[0]}@{k}") for k in (1, 3, 5)]
+            assert typed == numbers, (data, method)
 
 
 def test_some_numbers_by_eye():

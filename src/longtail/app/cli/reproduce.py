@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from longtail.app.reproduce.panels import Panel
     from longtail.app.reproduce.papers import Table
     from longtail.app.reproduce.sets import AtHand
-    from longtail.app.reproduce.tables import Gain
+    from longtail.app.reproduce.tables import Cell, Gain
 
 _RESULTS = "results"
 
@@ -59,7 +59,8 @@ def reproduce(
     ] = None,
     out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write Markdown there too.")] = None,
     plot: Annotated[
-        Path | None, typer.Option("--plot", metavar="FILE", help="Draw the gains, or the figure: .svg, .png or .pdf.")
+        Path | None,
+        typer.Option("--plot", metavar="FILE", help="Draw gains, a figure, or both numbers: .svg, .png or .pdf."),
     ] = None,
 ) -> None:
     """Run our recipes for a table or figure of the five papers, and put them beside what was printed.
@@ -103,6 +104,7 @@ class _Section:
     """What is told of a table or figure, and what can be drawn of it."""
 
     text: str
+    direct: Mapping[tuple[str, str], Sequence[Cell]] = field(default_factory=dict)
     gains: Sequence[Gain] = ()
     panels: Sequence[Panel] = ()
 
@@ -132,7 +134,7 @@ class _Work:
         found = reproduced(table, self.sets, done, self.networks, self.chosen)
         whole = planned(table, self.sets, self.networks, self.chosen)
         found.notes += self._not_swept([job.data.name for job in whole if job not in jobs])
-        return _Section(as_markdown(found, self._failed(jobs)), gains=found.gains)
+        return _Section(as_markdown(found, self._failed(jobs)), found.direct, found.gains)
 
     def _figure(self, table: Table, figure: Figure) -> _Section:
         from longtail.app.reproduce.markdown import not_run, printed
@@ -174,14 +176,19 @@ class _Work:
 
 
 def _draw(section: _Section, plot: Path) -> None:
-    if not section.gains and not section.panels:
-        note("There is nothing to draw.")
+    """Draw gains; where there are none, a figure's panels, or the paper's numbers and ours."""
+    if not (section.gains or section.panels or section.direct):
+        note(f"There is nothing to draw, and {plot} was not written: no data set of the paper is at hand.")
         return
     with step(f"drawing {plot}"):
-        from longtail.app.pictures.reproduced import gains_beside, panels_beside
+        from longtail.app.pictures.reproduced import cells_beside, gains_beside, panels_beside
         from longtail.app.pictures.style import save
 
-        save(gains_beside(section.gains) if section.gains else panels_beside(section.panels), plot)
+        if section.gains:
+            drawn = gains_beside(section.gains)
+        else:
+            drawn = panels_beside(section.panels) if section.panels else cells_beside(section.direct)
+        save(drawn, plot)
 
 
 def _run(runner: Runner, jobs: list[Job]) -> dict[Job, Result]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from longtail.app.pictures.models import colour, legend, marker
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from longtail.app.reproduce.panels import Panel
-    from longtail.app.reproduce.tables import Gain
+    from longtail.app.reproduce.tables import Cell, Gain
 
 _FEW = 4  # places whose names fit beside each other
 _BESIDE = 3  # panels
@@ -52,6 +52,35 @@ def gains_beside(gains: Sequence[Gain]) -> Figure:
     if any(gain.paper for gain in gains):
         axes[0].set_title("grey: the paper's data sets", fontsize=8, loc="left")
     legend(drawn, sets)
+    return drawn
+
+
+@picture
+def cells_beside(direct: Mapping[tuple[str, str], Sequence[Cell]]) -> Figure:
+    """Draw the paper's numbers, hollow, and ours with intervals, full: a row a method, a column a data set.
+
+    Parameters
+    ----------
+    direct : mapping of data set and method to sequence of Cell
+    """
+    sets = list(dict.fromkeys(data for data, _ in direct))
+    metrics = _shown(list(dict.fromkeys(cell.metric for cells in direct.values() for cell in cells)))
+    most = max(sum(data == one for one, _ in direct) for data in sets)
+    drawn, axes = figure(max(4.2 * len(sets), 4.8), 1.6 + 0.5 * most, columns=len(sets))
+    for data, own in zip(sets, axes, strict=True):
+        methods = [method for one, method in direct if one == data]
+        for row, method in enumerate(methods):
+            for cell in (cell for cell in direct[data, method] if cell.metric in metrics and cell.ours is not None):
+                number = metrics.index(cell.metric)
+                how = {"color": colour(number), "marker": marker(number), "linestyle": "none"}
+                own.errorbar([cell.ours], [row], xerr=[cell.half or 0], capsize=2, **how)  # type: ignore[arg-type]
+                if cell.paper is not None:
+                    own.plot([cell.paper], [row - 0.2], fillstyle="none", **how)  # type: ignore[arg-type]
+        own.set_yticks(range(len(methods)), methods)
+        own.invert_yaxis()
+        own.set_xlabel("percent")
+        own.set_title(f"{data}; hollow: the paper", fontsize=9)
+    legend(drawn, metrics)
     return drawn
 
 
