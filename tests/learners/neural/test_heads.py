@@ -6,9 +6,13 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 torch = pytest.importorskip("torch", reason="the networks are trained with torch")
 
+from longtail.learners import CNN, RankingHead  # noqa: E402
+from longtail.learners.neural.batches import TokenRows  # noqa: E402
+from longtail.learners.neural.heads import Costing  # noqa: E402
 from longtail.learners.neural.modules.adaptive import AdaptiveClusters  # noqa: E402
 from longtail.learners.neural.modules.attention import LabelAttention  # noqa: E402
 from longtail.learners.neural.modules.encoder import Encoded  # noqa: E402
@@ -21,6 +25,7 @@ from longtail.learners.neural.modules.ranking import (  # noqa: E402
     LabelVectors,
     LabelWords,
 )
+from longtail.weighting import PW, get_weighting  # noqa: E402
 from tests.learners.contract import assert_best  # noqa: E402
 
 N, PLACES, WIDTH, L = 4, 5, 6, 7
@@ -206,3 +211,35 @@ def test_log_odds_of_a_probability():
     chances = torch.tensor([1e-6, 0.3, 0.999])
     np.testing.assert_allclose(log_odds_of(chances.log()), torch.logit(chances), rtol=1e-4)
     assert torch.isfinite(log_odds_of(torch.tensor([0.0, -1e4]))).all()
+
+
+def test_biases_begin_at_what_is_known_of_all_rows():
+    """By hand: 100 rows, 20 and 2 of them with the labels; the log-odds of their shares, times what they cost."""
+    counts = np.array([20, 2, 0])
+    plain = Costing(get_weighting(None), 100).first_biases(counts)
+    np.testing.assert_allclose(plain, np.log([20.5 / 80.5, 2.5 / 98.5, 0.5 / 100.5]), rtol=1e-6)
+    weighted = Costing(PW(), 100)
+    np.testing.assert_allclose(weighted.first_biases(counts), plain + np.log(weighted.costs(counts)), rtol=1e-5)
+    copied = Costing(get_weighting(None), 100, copies=1)
+    np.testing.assert_allclose(copied.first_biases(2 * counts), plain, rtol=1e-6)
+    inside = Costing(get_weighting(None), 100).first_biases(counts, np.array([20, 20, 0]))
+    np.testing.assert_allclose(inside, np.log([20.5 / 0.5, 2.5 / 18.5, 1.0]), rtol=1e-6)
+
+
+@pytest.mark.parametrize("cluster_size", [None, 2])
+def test_an_untrained_head_of_probabilities_says_how_frequent_labels_are(cluster_size):
+    rng = np.random.default_rng(0)
+    Y = sp.csr_array((rng.random((500, 6)) < [0.5, 0.3, 0.1, 0.05, 0.02, 0.01]).astype(np.float32))
+    rows = TokenRows(sp.csr_array(rng.integers(1, 50, (500, 4)).astype(np.float32)))
+    head = RankingHead(dimensions=4, cluster_size=cluster_size, flat_below=0)
+    (level,) = head.levels(rows, Y, None, 0, 1)
+    encoder = CNN(filters=4, hidden=8).build(rows, 4)
+    encoded = Encoded(torch.zeros(1, 1, 8), torch.ones(1, 1, dtype=torch.bool), torch.zeros(1, 8))
+    made = head.build(level, encoder, "bce", Costing(get_weighting(None), 500)).eval()
+    made.project.bias.data.zero_()
+    with torch.no_grad():
+        found = made.log_odds(encoded, torch.arange(6)).sigmoid()[0].numpy()
+    share = (Y.sum(axis=0) + 0.5) / 501
+    np.testing.assert_allclose(found, share, rtol=0.01 if cluster_size is None else 0.3)
+    ranks = head.build(level, encoder, "grank", Costing(get_weighting(None), 500))
+    assert not ranks.vectors.bias.weight.any()

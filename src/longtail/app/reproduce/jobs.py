@@ -35,6 +35,7 @@ FREQUENCIES = (1, 2, 5, 10, 30, 100)
 RECALLS = (16, 32, 64, 128, 256, 512)
 """Numbers of retrieved labels whose recall the task of that name measures."""
 _RUN = ("app/plans.py", "app/reproduce/job.py", "app/reproduce/sets.py", "app/studies/missing.py")
+_OF_NETWORKS = ("learners/neural/", "recipes/networks.py")
 Task = Literal["ranking", "recall", "missing"]
 
 
@@ -65,7 +66,8 @@ class Job:
     def key(self) -> str:
         """Hash of all that the result depends on: data, propensities, recipe, settings, seed, task and the code."""
         curve = self.data.propensity.get_params()
-        described = [self.data.digest, curve, self.ours.recipe, dict(self.ours.settings), self.seed, self.task, code()]
+        described = [self.data.digest, curve, self.ours.recipe, dict(self.ours.settings), self.seed, self.task]
+        described.append(code(self.ours.is_network))
         return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()[:32]
 
 
@@ -91,13 +93,17 @@ class Result:
 
 
 @cache
-def code() -> str:
-    """Hash of the version and of the code that results depend on: all rooms but the app, of which what runs a job."""
+def code(networks: bool) -> str:
+    """Hash of the version and of the code that results depend on: all rooms but the app, of which what runs a job.
+
+    What is no network doesn't depend on the code of networks.
+    """
     found, root = hashlib.sha256(__version__.encode()), resources.files("longtail")
     with resources.as_file(root) as folder:
         for file in sorted(folder.rglob("*.py")):
             name = file.relative_to(folder).as_posix()
-            if not name.startswith("app/") or name in _RUN:
+            is_left_out = name.startswith("app/") or (not networks and name.startswith(_OF_NETWORKS))
+            if not is_left_out or name in _RUN:
                 found.update(name.encode() + file.read_bytes())
     return found.hexdigest()
 

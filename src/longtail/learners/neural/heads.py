@@ -61,6 +61,18 @@ class Costing:
         """Costs whose mean is 1."""
         return self.weighting.costs(counts // (1 + self.copies), self.n_rows).rescaled().positive
 
+    def first_biases(
+        self, counts: npt.NDArray[np.int64], among: npt.NDArray[np.int64] | None = None
+    ) -> npt.NDArray[np.float32]:
+        """Log-odds of labels before anything is known of a row: of what their own rows cost to what the others do.
+
+        `among` are the rows that a label is looked for in, all of them when left out. From 0, a bias of a rare label
+        would take thousands of steps to get there: it moves by one rate a step at most.
+        """
+        own = counts / (1 + self.copies)
+        others = (self.n_rows if among is None else among / (1 + self.copies)) - own
+        return np.log(self.costs(counts) * (own + 0.5) / (others + 0.5)).astype(np.float32)
+
 
 class Head(BaseEstimator):
     """What scores labels for encoded texts."""
@@ -160,11 +172,16 @@ class RankingHead(Head):
         is_clustered = "members" in arrays
         vectors = LabelVectors(level.n_labels, int(self.dimensions), words, sparse=is_clustered)
         costs = _costs(costing, level)
+        begins = costing if loss == "bce" and level.Y is not None else None
+        if begins is not None:
+            counts = _counts(level)
+            among = _rows_around(arrays, counts) if is_clustered else None
+            vectors.begin_at(_tensor(begins.first_biases(counts, among)))
         if not is_clustered:
             return FlatRanking(encoder.vector_width, vectors, float(self.dropout), LOSSES[loss], costs)
         above = None if costing is None else torch_costs(costing.costs(arrays["counts"]))
         clusters = Clusters(_tensor(arrays["of_label"]), _tensor(arrays["members"]))
-        return ClusteredRanking(
+        made = ClusteredRanking(
             encoder.vector_width,
             vectors,
             clusters,
@@ -176,6 +193,9 @@ class RankingHead(Head):
             costs,
             above,
         )
+        if begins is not None:
+            made.retrieve.bias.data.copy_(_tensor(begins.first_biases(arrays["counts"])))
+        return made
 
     @property
     def reads_texts(self) -> bool:  # type: ignore[override]
@@ -323,4 +343,15 @@ def torch_costs(costs: npt.NDArray[np.float32]) -> Tensor | None:
 def _costs(costing: Costing | None, level: Level) -> Tensor | None:
     if costing is None or level.Y is None:
         return None
-    return torch_costs(costing.costs(np.bincount(level.Y.indices, minlength=level.n_labels).astype(np.int64)))
+    return torch_costs(costing.costs(_counts(level)))
+
+
+def _counts(level: Level) -> npt.NDArray[np.int64]:
+    """Rows of each label."""
+    return np.bincount(level.Y.indices, minlength=level.n_labels).astype(np.int64)
+
+
+def _rows_around(arrays: Arrays, counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Rows of each label's cluster; for a label without one, its own."""
+    cluster = arrays["of_label"]
+    return np.where(cluster >= 0, np.asarray(arrays["counts"])[np.maximum(cluster, 0)], counts)

@@ -58,6 +58,10 @@ class LabelVectors(nn.Module):
             self.register_buffer("listed", words.words)
             self.words = table(words.n_words, dimensions // 2, dimensions**-0.5, sparse)
 
+    def begin_at(self, biases: Tensor) -> None:
+        """Set the biases."""
+        self.bias.weight.data[:, 0] = biases
+
     def all(self) -> tuple[Tensor, Tensor]:
         """Vectors and biases of all labels."""
         if self.words is None:
