@@ -59,6 +59,7 @@ def test_wrong_input_is_a_sentence(place):
     dismec, dev = place / "dismec", place / "dev.jsonl"
     for models, more, message in (
         ([dismec], [], "two models"),
+        ([dismec, dismec], [], "given twice"),
         ([dismec, place / "few"], [], "has other labels"),
         ([dismec, place / "parabel"], ["--weights", "1"], "2 numbers"),
         ([dismec, place / "parabel"], ["--weights", "a,b"], "2 numbers"),
@@ -68,3 +69,13 @@ def test_wrong_input_is_a_sentence(place):
         assert done.exit_code == 2, done.output
         assert message in done.output
         assert not (place / "x").exists()
+    done = run("blend", dismec, place / "parabel", "--on", dev, "--out", dismec)
+    assert done.exit_code == 2
+    assert "another directory" in done.output
+    assert load(dismec).recipe == "dismec"
+
+
+def test_rows_that_a_model_has_seen_are_suspected(place):
+    done = run("blend", place / "dismec", place / "parabel", "--on", place / "train.jsonl", "--out", place / "seen")
+    assert done.exit_code == 0, done.output
+    assert "was it trained on these rows?" in done.output

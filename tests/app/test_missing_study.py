@@ -96,6 +96,26 @@ def test_what_is_no_number_is_nothing_in_json(tmp_path):
     assert {row["scores"]["tail recall@5"]["value"] for row in json.loads(more.stdout)["outcomes"]} == {0.0}
 
 
+def test_label_trees_are_told_the_curve(data):
+    study = MissingStudy(*data, ["pw-bonsai"], severities=(0.3,), seeds=1, threads=2)
+    found = {outcome.recipe: outcome for outcome in study.run() if outcome.severity is not None}
+    assert found["pw-bonsai"].scores["nDCG@5"].value > 20
+
+
+def test_rows_that_nothing_can_be_judged_by_are_refused(tmp_path):
+    (tmp_path / "train.jsonl").write_text('{"text": "some words", "labels": ["a"]}\n' * 20)
+    (tmp_path / "other.jsonl").write_text('{"text": "some words", "labels": ["b"]}\n' * 20)
+    (tmp_path / "none.jsonl").write_text('{"text": "some words", "labels": []}\n' * 20)
+    (tmp_path / "features.txt").write_text("2 3 1\n0 0:1\n0 1:1\n")
+    for test in ("other.jsonl", "none.jsonl"):
+        done = run("study", "missing", tmp_path / "train.jsonl", "--test", tmp_path / test)
+        assert done.exit_code == 2
+        assert "labels of the training rows" in done.output
+    mixed = run("study", "missing", tmp_path / "features.txt", "--test", tmp_path / "train.jsonl")
+    assert mixed.exit_code == 2
+    assert "no labels" in run("study", "missing", tmp_path / "none.jsonl").output
+
+
 @pytest.mark.parametrize(
     "more", [["--severities", "a"], ["--severities", "0.1,0.1"], ["--recipes", "none"], ["--seeds", "0"]]
 )

@@ -202,11 +202,11 @@ def test_signs_are_counted_by_pair():
     ]
     signs = signs_of(gains)
     found = [(sign.data, sign.agrees, sign.is_sure) for sign in signs]
-    assert found == [("a", True, True), ("b", False, False), ("y", True, True), ("c", False, False)]
+    assert found == [("a", True, False), ("b", False, False), ("y", True, True), ("c", False, False)]
     assert signs[0].ours == pytest.approx(0.25)
     assert signs[0].expected == pytest.approx((0.75 + 0.15) / 2)
     assert told_signs(signs).startswith("2 of 4 pairs")
-    assert "leave out 0, 2." in told_signs(signs)
+    assert "of the 1 with all intervals on one side of 0, 1." in told_signs(signs)
     lines = "\n".join(all_signs([replace(gain, method="PW-DiSMEC") for gain in gains[:4]]))
     assert "| `pw-dismec` | a | +0.25 | +0.45 | yes |" in lines
     assert "| `pw-dismec` | b | -1.00 | +0.75 | **no** |" in lines
@@ -245,7 +245,8 @@ def test_a_table_from_the_command_line(place, tmp_path):
     done = run("reproduce", "pw-3", *options, "--out", tmp_path / "pw-3.md", "--plot", tmp_path / "pw-3.svg")
     assert done.exit_code == 0, done.output
     text = (tmp_path / "pw-3.md").read_text()
-    assert "| EURLex-4K | PW-DiSMEC | `pw-dismec` | " in text
+    assert "| EURLex-4K (another split) | PW-DiSMEC | `pw-dismec` | " in text
+    assert re.search(r"\| Amazon-670K \| DiSMEC \| .*44\.7 ", text)  # the paper's, where there is nothing of ours
     assert "| mine | `pw-cb-dismec` |" in text
     assert "Amazon-670K: " in text
     assert "pairs of method and data set have the paper's sign" in text
@@ -370,9 +371,37 @@ def test_sweeps_stay_away_from_large_data_sets_that_nobody_named(place):
     assert any(job.is_sweep for job in named)
 
 
+def test_what_was_typed_wrong_in_a_paper_is_no_gain():
+    gains = printed_gains(find_table("pw-3"), "PW-DiSMEC", "DiSMEC", "nDCG@3")
+    assert "Wikipedia-500K" not in gains
+    assert max(gains.values()) < 5
+    assert "Wikipedia-500K" in printed_gains(find_table("pw-3"), "PW-DiSMEC", "DiSMEC", "PSP@1")
+
+
+def test_nothing_that_runs_is_a_mistake(tmp_path):
+    for part in ("train", "test"):
+        (tmp_path / "sets" / "bad").mkdir(parents=True, exist_ok=True)
+        (tmp_path / "sets" / "bad" / f"{part}.jsonl").write_text("")
+    options = ["--stand-ins", "bad", "--results", tmp_path / "kept"]
+    done = run("reproduce", "pw-3", "--data", tmp_path / "sets", *options)
+    assert done.exit_code == 2, done.output
+    assert "dismec on bad: " in done.stdout
+    flat = run("reproduce", "pw-3", "--data", tmp_path / "sets" / "bad", *options)
+    assert flat.exit_code == 2
+    assert "into a folder" in flat.output
+
+
+def test_figures_say_what_is_missing(place):
+    done = run("reproduce", "xgrank-figure-3", "--data", place, "--stand-ins", "mine", "--limit", "0.01s")
+    assert "xgrank: a network: add --networks." in done.stdout
+    assert "Wikipedia-500K: " in done.stdout
+    assert "| Wikipedia-500K | X-GRank | 92.18 |" in done.stdout
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (["PW-33"], "pw-3"),
         (["pw-33"], "pw-3"),
         (["pw-3", "--stand-ins", "nothing"], "must be at hand"),
         (["pw-3", "--data", "nowhere"], "no directory"),

@@ -149,6 +149,24 @@ def test_the_dial_is_judged_as_it_will_be_trained(rows):
     np.testing.assert_allclose(found, [scores["nDCG@5"], scores["PSnDCG@5"]])
 
 
+def test_what_was_found_before_an_interruption_is_told(rows, tmp_path, monkeypatch):
+    scored, tried = Search._scored, []
+
+    def stopped(self, recipe, *more):
+        tried.append(recipe)
+        if len(tried) > 12:
+            raise KeyboardInterrupt
+        return scored(self, recipe, *more)
+
+    monkeypatch.setattr(Search, "_scored", stopped)
+    options = ["--recipes", "dismec,pw-dismec", "--folds", 2, "--threads", 1, "--out", tmp_path / "model"]
+    done = run("tune", rows, "--budget", "60s", *options)
+    assert done.exit_code == 130, done.output
+    assert "stopped before its time" in done.output
+    assert "nothing beats on both" in done.stdout
+    assert not (tmp_path / "model").exists()
+
+
 def test_folds_part_the_rows(rows):
     search = a_search(rows, ["dismec"], folds=3)
     parts = np.array([search._in_test(number) for number in range(3)])
@@ -191,6 +209,7 @@ def test_data_that_nothing_can_be_trained_on_is_refused_at_once(tmp_path, conten
         (["--objectives", "P@1,P@1"], "two different ones"),
         (["--pick", "best"], "plain, balanced, tail"),
         (["--held-out", "1"], "between 0 and 1"),
+        (["--folds", "1000"], "at most 180"),
     ],
 )
 def test_wrong_options_are_a_sentence(rows, more, message):

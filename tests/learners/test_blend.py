@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import permutations
+
 import numpy as np
 import pytest
 
 from longtail import Blend, LabelTree, Model, OneVsRest, Popularity, TextLearner, datasets, load
+from longtail.corpus.sparse import as_indicator
 from longtail.errors import InputError, ParameterError
 from longtail.learners.blending import Links, find_weights, merged
 from longtail.metrics import evaluate
@@ -67,7 +70,7 @@ def test_what_nobody_ranks_is_explained_by_the_last_places(tags, parts):
     (last,) = blend.explain(texts[:1], [int(ranked.labels[0, -1])])
     assert best.score == pytest.approx(float(ranked.scores[0, 0]), abs=1e-4)
     assert last.score < best.score - 1
-    assert sum(effect for _, effect in last.sources) + blend.offset_ == pytest.approx(last.score)
+    assert sum(effect for _, effect in last.sources) == pytest.approx(last.score)
     unseen = int(np.flatnonzero(blend.label_counts_ == 0)[0])
     with pytest.raises(InputError, match="no training row"):
         blend.explain(texts[:1], [unseen])
@@ -75,8 +78,6 @@ def test_what_nobody_ranks_is_explained_by_the_last_places(tags, parts):
 
 def test_a_useless_part_gets_no_weight():
     rng = np.random.default_rng(1)
-    from longtail.corpus.sparse import as_indicator
-
     truth = as_indicator((rng.random((200, 30)) < 0.1).astype(np.float32))
     labels = np.tile(np.arange(30, dtype=np.int32), (200, 1))
     good = Links(labels, truth.toarray() + 0.3 * rng.normal(size=(200, 30)), 30)
@@ -84,6 +85,23 @@ def test_a_useless_part_gets_no_weight():
     weights = find_weights([good, bad], truth)
     assert weights[1] < 0.1
     assert weights.sum() == pytest.approx(1)
+
+
+def test_no_part_makes_the_best_weights_worse():
+    """Of three parts, two that are good where the other isn't; found whatever their order."""
+    rng = np.random.default_rng(3)
+    truth = as_indicator((rng.random((300, 20)) < 0.15).astype(np.float32))
+    labels = np.tile(np.arange(20, dtype=np.int32), (300, 1))
+    noise = [rng.normal(size=(300, 20)) * np.where(np.arange(20) < 10, low, high) for low, high in ((0.4, 2), (2, 0.4))]
+    parts = [Links(labels, truth.toarray() + one, 20) for one in (*noise, 1.2 * rng.normal(size=(300, 20)))]
+
+    def worth(chosen):
+        some = [parts[number] for number in chosen]
+        return evaluate(merged(some, find_weights(some, truth), 5, 20), truth, ks=(5,))["nDCG@5"]
+
+    two, orders = worth([0, 1]), [worth(order) for order in permutations(range(3))]
+    assert min(orders) >= two - 1e-9
+    assert max(orders) - min(orders) < 0.1
 
 
 def test_a_blend_is_as_good_as_its_parts(tags, parts, tmp_path):
@@ -103,8 +121,8 @@ def test_a_blend_is_as_good_as_its_parts(tags, parts, tmp_path):
         assert why.label == label
         assert why.score == pytest.approx(float(score), abs=1e-4)
         assert why.bias + sum(effect for _, effect in why.parts) == pytest.approx(why.score)
-        assert {name for name, _ in why.sources} == {"OneVsRest 1", "LabelTree 2"}
-        assert sum(effect for _, effect in why.sources) + blend.offset_ == pytest.approx(why.score, abs=1e-3)
+        assert {name for name, _ in why.sources} == {"OneVsRest 1", "LabelTree 2", "offset"}
+        assert sum(effect for _, effect in why.sources) == pytest.approx(why.score, abs=1e-3)
 
 
 def test_weights_that_are_given_are_kept(tags, parts):

@@ -199,7 +199,7 @@ class Blend(Learner):
                     effects[name] = effects.get(name, 0.0) + steep * effect
         ordered = sorted(((name, effect) for name, effect in effects.items() if effect), key=lambda e: -abs(e[1]))
         why = Explanation(label, str(label), score, score - sum(effect for _, effect in ordered), ordered)
-        return why.with_sources(list(zip(self._names(), shares.tolist(), strict=True)))
+        return why.with_sources([*zip(self._names(), shares.tolist(), strict=True), ("offset", float(self.offset_))])
 
     def _names(self) -> list[str]:
         if self.names is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -78,6 +78,35 @@ def _places(part: Links, keys: npt.NDArray[np.int64], n_labels: int) -> npt.NDAr
     return found
 
 
+@dataclass(frozen=True)
+class Ranked:
+    """All labels that any part ranks, row by row, and what each part says of them: what any weights are applied to."""
+
+    n_rows: int
+    of_row: npt.NDArray[np.int64]
+    labels: npt.NDArray[np.int64]
+    said: Float64
+
+    @classmethod
+    def of(cls, parts: Sequence[Links], n_labels: int) -> Ranked:
+        """Gather the labels of some parts."""
+        ranked = [np.nonzero(part.labels >= 0) for part in parts]
+        pairs = zip(parts, ranked, strict=True)
+        keys = [row * n_labels + part.labels[row, place].astype(np.int64) for part, (row, place) in pairs]
+        of_row, labels = np.divmod(np.unique(np.concatenate(keys)), max(n_labels, 1))
+        return cls(len(parts[0].labels), of_row, labels, log_odds(parts, of_row, labels, n_labels))
+
+    def by(self, weights: Float64, k: int) -> TopK:
+        """Rank by weighted sums."""
+        counts = np.bincount(self.of_row, minlength=self.n_rows)
+        width = max(int(counts.max(initial=0)), 1)
+        places = np.arange(width)[None] < counts[:, None]
+        labels = np.full((self.n_rows, width), -1, np.int32)
+        scores = np.full((self.n_rows, width), -np.inf, np.float32)
+        labels[places], scores[places] = self.labels, self.said @ weights
+        return TopK(labels, scores).ranked_by(scores, k)
+
+
 def merged(parts: Sequence[Links], weights: Float64, k: int, n_labels: int) -> TopK:
     """Rank the labels that any part ranks by the weighted sum of their log-odds.
 
@@ -88,35 +117,38 @@ def merged(parts: Sequence[Links], weights: Float64, k: int, n_labels: int) -> T
     >>> merged([one, other], np.array([0.5, 0.5]), k=2, n_labels=4)
     TopK(labels=array([[1, 3]], dtype=int32), scores=array([[1.5, 1.5]], dtype=float32))
     """
-    n = len(parts[0].labels)
-    ranked = [np.nonzero(part.labels >= 0) for part in parts]
-    pairs = zip(parts, ranked, strict=True)
-    keys = [row * n_labels + part.labels[row, place].astype(np.int64) for part, (row, place) in pairs]
-    of_row, labels = np.divmod(np.unique(np.concatenate(keys)), max(n_labels, 1))
-    sums = log_odds(parts, of_row, labels, n_labels) @ weights
-    counts = np.bincount(of_row, minlength=n)
-    width = max(int(counts.max(initial=0)), 1)
-    places = np.arange(width)[None] < counts[:, None]
-    table, values = np.full((n, width), -1, np.int32), np.full((n, width), -np.inf, np.float32)
-    table[places], values[places] = labels, sums
-    return TopK(table, values).ranked_by(values, k)
+    return Ranked.of(parts, n_labels).by(weights, k)
 
 
 def find_weights(parts: Sequence[Links], Y: sp.csr_array) -> Float64:
-    """Weights that rank best by nDCG@5: from equal ones, or one part alone, moved part by part while that helps."""
+    """Weights that rank best by nDCG@5: from equal ones and from each part alone, moved part by part while that helps.
+
+    The better of two parts may lie between hills, so every start is climbed from, and what each finds is mixed with the
+    best once more.
+    """
+    ranked = Ranked.of(parts, Y.shape[1])
+    known: dict[bytes, float] = {}
 
     def worth(weights: Float64) -> float:
-        return evaluate(merged(parts, weights, 5, Y.shape[1]), Y, ks=(5,))["nDCG@5"]
+        key = np.round(weights, 9).tobytes()
+        if key not in known:
+            known[key] = float(evaluate(ranked.by(weights, 5), Y, ks=(5,))["nDCG@5"])
+        return known[key]
 
     starts = [np.full(len(parts), 1 / len(parts)), *np.eye(len(parts))]
-    worths = [worth(start) for start in starts]
-    best = max(worths)
-    weights = starts[worths.index(best)]
+    found = sorted((_climbed(start, worth) for start in starts), key=worth)
+    mixed = [_climbed((found[-1] + other) / 2, worth) for other in found[:-1]]
+    return max([found[-1], *mixed], key=worth)
+
+
+def _climbed(weights: Float64, worth: Callable[[Float64], float]) -> Float64:
+    """Weights moved part by part, in ever smaller steps, while that helps."""
+    best = worth(weights)
     for step in _STEPS:
         moved = True
         while moved:
             moved = False
-            for part in range(len(parts)):
+            for part in range(len(weights)):
                 for towards in (step, -step):
                     tried = weights.copy()
                     tried[part] = max(tried[part] + towards, 0.0)

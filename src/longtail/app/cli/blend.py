@@ -13,6 +13,7 @@ from longtail.errors import InputError, ParameterError
 if TYPE_CHECKING:
     from longtail.store import Model
 
+_TOO_GOOD = 99.0  # for rows that a model hasn't seen
 _METRICS = ("P@1", "P@5", "nDCG@5", "PSP@1", "PSP@5")
 
 
@@ -43,6 +44,11 @@ def blend(
     """
     if len(models) < 2:
         raise ParameterError("MODEL", str(models[0]), "must be two models at least")
+    places = [path.resolve() for path in models]
+    if len(set(places)) < len(places):
+        raise ParameterError("MODEL", str(models[0]), "must be different models: one is given twice")
+    if out.resolve() in places:
+        raise ParameterError("--out", str(out), "must be another directory than those of the models")
     given = None if weights is None else _numbers(weights, len(models))
     with step("blending", outcome="No model was written."):
         from longtail.corpus import load
@@ -91,7 +97,11 @@ def blend(
     for row in rows:
         weight = "" if row["weight"] is None else f"{row['weight']:.3f}"
         give(f"{row['name']:{wide}}  {weight:>6}  " + "  ".join(f"{row[metric]:6.2f}" for metric in _METRICS))
-    give(f"Saved to {out}. Measured on {on}, where the weights come from: judge it on other rows.")
+    seen = next((row for row in rows[:-1] if row["nDCG@5"] >= _TOO_GOOD), None)
+    if seen is not None:
+        note(f"{seen['name']} has an nDCG@5 of {seen['nDCG@5']:.2f} on {on}: was it trained on these rows?")
+    source = ", where the weights come from: judge it on other rows" if weights is None else ""
+    give(f"Saved to {out}. Measured on {on}{source}.")
 
 
 def _numbers(text: str, n: int) -> list[float]:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from longtail.app.reproduce.tables import Cell, Gain
 
 _RESULTS = "results"
+_FAILED = 2
 
 
 @guarded
@@ -88,7 +89,7 @@ def reproduce(
         chosen = list(sets) if stand_ins is None else _chosen(stand_ins, sets)
         swept = [name for name in chosen if stand_ins is not None or sets[name].n_rows <= SWEPT_ROWS]
         runner = Runner(results, threads, None if limit is None else seconds_of(limit, "--limit"))
-        work = _Work(sets, chosen, swept, networks, runner)
+        work = _Work(sets, chosen, swept, networks, runner, table == _RESULTS)
         section = work.page(out) if table == _RESULTS else work.section(table)
     if out is not None:
         out.write_text(section.text, encoding="utf-8")
@@ -97,6 +98,8 @@ def reproduce(
         _draw(section, plot)
     if table != _RESULTS or out is None:
         give(section.text)
+    if section.has_failed:
+        raise typer.Exit(_FAILED)
 
 
 @dataclass(frozen=True)
@@ -107,6 +110,7 @@ class _Section:
     direct: Mapping[tuple[str, str], Sequence[Cell]] = field(default_factory=dict)
     gains: Sequence[Gain] = ()
     panels: Sequence[Panel] = ()
+    has_failed: bool = False  # nothing ran, and something should have
 
 
 @dataclass(frozen=True)
@@ -118,6 +122,7 @@ class _Work:
     swept: list[str]
     networks: bool
     runner: Runner
+    is_page: bool
 
     def section(self, key: str) -> _Section:
         """Run what a table or figure takes, and put it beside the paper's numbers."""
@@ -134,10 +139,13 @@ class _Work:
         found = reproduced(table, self.sets, done, self.networks, self.chosen)
         whole = planned(table, self.sets, self.networks, self.chosen)
         found.notes += self._not_swept([job.data.name for job in whole if job not in jobs])
-        return _Section(as_markdown(found, self._failed(jobs)), found.direct, found.gains)
+        failed = self._failed(jobs)
+        text = as_markdown(found, failed, with_paper=not self.is_page)
+        return _Section(text, found.direct, found.gains, has_failed=bool(failed) and not done)
 
     def _figure(self, table: Table, figure: Figure) -> _Section:
-        from longtail.app.reproduce.markdown import not_run, printed
+        from longtail.app.reproduce.markdown import not_at_hand, not_run, printed
+        from longtail.app.reproduce.tables import where_from
 
         jobs = [job for name in self.chosen for job in figure.jobs(self.sets[name], self.networks)]
         wanted = [job for job in jobs if not job.is_sweep or job.data.name in self.swept]
@@ -146,10 +154,12 @@ class _Work:
         panels = [panel for data in at for panel in figure.panels(data, done)]
         lines = [f"## {table.key}", "", f"{table.shows} {table.paper}.", ""]
         lines += [line for panel in panels for line in panel.lines()]
+        failed = self._failed(wanted)
         lines += printed(table)
-        lines += not_run({}, self._failed(wanted))
+        lines += not_at_hand({name: where_from(name) for name in table.datasets if name not in self.sets})
+        lines += not_run({} if self.networks else figure.networks, failed)
         lines += [f"{told}\n" for told in self._not_swept([job.data.name for job in jobs if job not in wanted])]
-        return _Section("\n".join(lines), panels=panels)
+        return _Section("\n".join(lines), panels=panels, has_failed=bool(failed) and not done)
 
     def _failed(self, jobs: list[Job]) -> dict[Job, str]:
         return {job: why for job, why in self.runner.failed.items() if job in jobs}
@@ -189,6 +199,7 @@ def _draw(section: _Section, plot: Path) -> None:
         else:
             drawn = panels_beside(section.panels) if section.panels else cells_beside(section.direct)
         save(drawn, plot)
+    note(f"Wrote {plot}.")
 
 
 def _run(runner: Runner, jobs: list[Job]) -> dict[Job, Result]:
@@ -213,5 +224,6 @@ def _chosen(text: str, sets: dict[str, AtHand]) -> list[str]:
     names = [name.strip() for name in text.split(",") if name.strip()]
     unknown = next((name for name in names if name not in sets), None)
     if unknown is not None:
-        raise ParameterError("--stand-ins", unknown, f"must be at hand: there are {', '.join(sets)}")
+        what = "must be at hand, as a folder with train and test files of one kind"
+        raise ParameterError("--stand-ins", unknown, f"{what}: there are {', '.join(sets)}")
     return names

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from math import isnan
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from longtail.app.cli.arguments import load_labelled
 from longtail.app.cli.console import give, give_json, give_table, guarded, step
-from longtail.errors import ParameterError
+from longtail.errors import InputError, ParameterError
+
+if TYPE_CHECKING:
+    from longtail.corpus import Dataset
 
 study = typer.Typer(help="Experiments in which the truth is known.", no_args_is_help=True)
 
@@ -69,6 +72,7 @@ def missing(
             if judged.n_labels < train.n_labels:
                 told = f"has {judged.n_labels:,} labels, and {data} has {train.n_labels:,}: give rows of the same data"
                 raise ParameterError("--test", test, told)
+        _check_rows(train, judged, data, test)
         made = MissingStudy(train, judged, names, levels, seeds=seeds, threads=threads)
         with show_progress(), progress_bar("training", len(made.runs), "models") as advance, show_progress(False):
             outcomes = made.run(lambda number, what: advance(1, what))
@@ -82,6 +86,18 @@ def missing(
         give_json(_as_json(made, outcomes))
         return
     _show(made, outcomes)
+
+
+def _check_rows(train: Dataset, judged: Dataset, data: str, test: str | None) -> None:
+    """Refuse rows from which nothing can be learnt, or by which nothing can be judged."""
+    if not train.Y.nnz:
+        raise InputError("has no labels: there is nothing to hide.", path=data)
+    if (train.X is None) is not (judged.X is None):
+        kinds = ["texts" if part.X is None else "features" for part in (judged, train)]
+        raise ParameterError("--test", test, f"must have {kinds[1]} as {data} has, not {kinds[0]}")
+    known = train.label_counts > 0
+    if not known[judged.Y.indices[judged.Y.indices < len(known)]].any():
+        raise ParameterError("--test", test or data, f"must have rows with labels of the training rows of {data}")
 
 
 def _show(made: Any, outcomes: list[Any]) -> None:
@@ -108,8 +124,9 @@ def _show(made: Any, outcomes: list[Any]) -> None:
         for o in outcomes
         if o.severity == made.reference and o.against_base
     ]
-    title = f"Told other propensities than the true ones, which have A = {made.reference:g}"
-    give_table(title, ["recipe", "told A", *METRICS, "nDCG@5 over its base"], wrong)
+    if wrong:
+        title = f"Told other propensities than the true ones, which have A = {made.reference:g}"
+        give_table(title, ["recipe", "told A", *METRICS, "nDCG@5 over its base"], wrong)
     if made.seeds > 1:
         give(f"± is half of a 95 % interval over {made.seeds} seeds, each with a masking of its own.")
 
@@ -138,7 +155,7 @@ def _as_json(made: Any, outcomes: list[Any]) -> dict[str, Any]:
 
 def _number(value: float | None) -> float | None:
     """A number for JSON, which has none for what isn't one."""
-    return None if value is None or isnan(value) else value
+    return None if value is None or isnan(value) else round(value, 4)
 
 
 def _names(text: str) -> list[str]:

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from longtail.corpus import Dataset
     from longtail.propensity import JainPropensity
 
-_FEWEST_ROWS = 20
+_FEWEST_ROWS, _ROWS_OF_A_FOLD = 20, 5
+_INTERRUPTED = 130
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 
@@ -90,6 +91,9 @@ def tune(
         with step(f"reading {train}"):
             dataset = load_labelled(train, None)
         _check_data(dataset, names, train)
+        if folds is not None and folds > dataset.n_rows // _ROWS_OF_A_FOLD:
+            most = dataset.n_rows // _ROWS_OF_A_FOLD
+            raise ParameterError("--folds", folds, f"must be at most {most}: {train} has {dataset.n_rows} rows")
         cores = thread_count(threads)
         search = Search(
             dataset, names, measures, seconds, used, folds=folds, test_share=held_out, jobs=min(jobs or cores, cores),
@@ -115,6 +119,10 @@ def tune(
     else:
         more = ([] if propensity is None else ["--propensity", propensity]) + (["--seed", str(seed)] if seed else [])
         _show(found, front, picks, measures, lambda point, name: point.command(train, name, more), search.n_folds)
+    if found.is_stopped:
+        untrained = "" if out is None else f" {out} was not trained: the commands above train the picks."
+        note(f"The search was stopped before its time was over.{untrained}")
+        raise typer.Exit(_INTERRUPTED)
     if out is not None:
         _train(picks[pick], dataset, used, cores, seed, out, pick)
 
@@ -144,12 +152,15 @@ def _compiled(search: Search) -> None:
     """Compile the kernels, or read them from their cache, on a few rows: that is no time of the search."""
     from dataclasses import replace
 
+    from longtail.app.plans import inner_recipe
     from longtail.engine.progress import show_progress
     from longtail.errors import LongtailError
+    from longtail.recipes.networks import NETWORKS
 
     few = min(search.dataset.n_rows, 64)
     small = replace(search, dataset=search.dataset.take(range(few)), folds=1)
-    for recipe in search.recipes:
+    networks = {recipe.name for recipe in NETWORKS}
+    for recipe in (name for name in search.recipes if inner_recipe(name) not in networks):
         with show_progress(False):
             try:
                 small._scored(recipe, {}, small.split(0), (0.0,), 1)
@@ -205,6 +216,7 @@ def _as_json(found: Found, front: list[Point], picks: dict[str, Point], measures
         return {**settings, **scores, "seconds": point.seconds}
 
     return {
+        "stopped": found.is_stopped,
         "trained": found.trained,
         "given_up": found.pruned,
         "failed": found.failed,

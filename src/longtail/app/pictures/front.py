@@ -28,6 +28,11 @@ def pareto_front(
         Names of the two measures.
     """
     drawn, (axes,) = figure(6.4, 4.6)
+    best = [max(point.scores[number] for point in points) for number in range(2)]
+    worst = [min(point.scores[number] for point in front) for number in range(2)]
+    room = [max(best[number] - worst[number], 1.0) for number in range(2)]
+    limits = [(worst[number] - 0.6 * room[number], best[number] + 0.15 * room[number]) for number in range(2)]
+    points = [point for point in points if all(at >= low for at, (low, _) in zip(point.scores, limits, strict=True))]
     recipes = sorted({point.recipe for point in points})
     for number, recipe in enumerate(recipes):
         x, y = zip(*(point.scores for point in points if point.recipe == recipe), strict=True)
@@ -40,10 +45,6 @@ def pareto_front(
     for (across, up), names in named.items():
         axes.scatter([across], [up], s=70, facecolor="none", edgecolor="0.1", linewidth=1.2, zorder=3)
         axes.annotate(", ".join(names), (across, up), xytext=(6, -12), textcoords="offset points", fontsize=9)
-    best = [max(point.scores[number] for point in points) for number in range(2)]
-    worst = [min(point.scores[number] for point in front) for number in range(2)]
-    room = [max(best[number] - worst[number], 1.0) for number in range(2)]
-    limits = [(worst[number] - 0.6 * room[number], best[number] + 0.15 * room[number]) for number in range(2)]
     axes.set(xlim=limits[0], ylim=limits[1])
     axes.set(xlabel=objectives[0], ylabel=objectives[1])
     legend(drawn, recipes)

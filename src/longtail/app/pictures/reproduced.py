@@ -93,24 +93,30 @@ def panels_beside(panels: Sequence[Panel]) -> Figure:
     panels : sequence of Panel
     """
     names = list(dict.fromkeys(name for panel in panels for name in panel.curves))
+    is_shared = all(list(panel.curves) == names for panel in panels)
     columns = min(len(panels), _BESIDE)
     rows = -(-len(panels) // columns)
     drawn, axes = figure(max(3.4 * columns, 4.8), 3.2 * rows, columns=columns, rows=rows)
     for own in axes[len(panels) :]:
         own.remove()
     for panel, own in zip(panels, axes, strict=False):
+        shown_names = names if is_shared else list(panel.curves)
         for name, values in panel.curves.items():
             at = [place for place, value in enumerate(values) if value is not None]
             shown = [value for value in values if value is not None]
             own.errorbar(
                 at, [value for value, _ in shown], yerr=[half or 0 for _, half in shown], capsize=2,
-                color=colour(names.index(name)), marker=marker(names.index(name)),
+                color=colour(shown_names.index(name)), marker=marker(shown_names.index(name)),
+                label=name.strip("`"),
             )  # fmt: skip
         own.set_xticks(range(len(panel.places)), panel.places, rotation=20 if len(panel.places) > _FEW else 0)
         own.set_xlabel(panel.across)
         own.set_ylabel(panel.up)
         own.set_title(panel.title.partition(",")[0], fontsize=9)
-    legend(drawn, [name.strip("`") for name in names])
+        if not is_shared:
+            own.legend(fontsize=7, title=panel.legend or None, title_fontsize=7)
+    if is_shared:
+        legend(drawn, [name.strip("`") for name in names])
     return drawn
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -41,6 +41,7 @@ _SWEEPS: dict[str, tuple[str, str, dict[str, Ours], list[str]]] = {
     ),
 }
 _RETRIEVING = (Ours("parabel"), Ours("fastxml"))
+_ADD = "a network: add --networks"
 _RETRIEVING_NETWORKS = (Ours("xgrank", {"head.flat_below": 0}), Ours("lightxml", {"head.flat_below": 0}))
 
 
@@ -51,6 +52,7 @@ class Figure:
     key: str
     jobs: Callable[[AtHand, bool], list[Job]]
     panels: Callable[[AtHand, Mapping[Job, Result]], list[Panel]]
+    networks: Mapping[str, str] = field(default_factory=dict)  # what runs only if networks are wanted
 
 
 def figures() -> dict[str, Figure]:
@@ -58,11 +60,11 @@ def figures() -> dict[str, Figure]:
     found = [_sweep(key) for key in _SWEEPS]
     found += [
         Figure("pfastrexml-figure-1", _nothing, lambda data, results: [_counts(data)]),
-        Figure("pfastrexml-figure-2", _nothing, lambda data, results: [_propensities(data)]),
+        Figure("pfastrexml-figure-2", _nothing, lambda data, results: _propensities(data)),
         Figure("pfastrexml-figure-3", _missing_jobs, _missing),
         _compared("pfastrexml-figure-4", "fastxml", "pfastrexml"),
         _compared("ranknet-figure-1", "bonsai", "taug+bonsai"),
-        Figure("xgrank-figure-3", _retrieving_jobs, _retrieved),
+        Figure("xgrank-figure-3", _retrieving_jobs, _retrieved, {mine.recipe: _ADD for mine in _RETRIEVING_NETWORKS}),
     ]
     return {figure.key: figure for figure in found}
 
@@ -120,16 +122,21 @@ def _between(counts: np.ndarray[tuple[int], np.dtype[np.int64]], low: int, high:
     return int(((counts >= low) & ((counts < high) if high else True)).sum())
 
 
-def _propensities(data: AtHand) -> Panel:
+def _propensities(data: AtHand) -> list[Panel]:
     n_rows, (a, b) = data.read()[0].n_rows, (data.propensity.a, data.propensity.b)
     found = data.propensity.propensities(np.array(FREQUENCIES), n_rows)
-    return Panel(
-        f"{data.name}, A = {a:g} and B = {b:g} over {n_rows:,} rows; `longtail propensity fit` fits others",
-        "training rows of a label",
-        [f"{count}" for count in FREQUENCIES],
-        "weight, or propensity",
-        {"propensity": [(float(p), None) for p in found], "weight": [(float(1 / p), None) for p in found]},
-    )
+    told = f"{data.name}, A = {a:g} and B = {b:g} over {n_rows:,} rows; `longtail propensity fit` fits others"
+    places, across = [f"{count}" for count in FREQUENCIES], "training rows of a label"
+    return [
+        Panel(told, across, places, "propensity", {"propensity": [(float(p), None) for p in found]}),
+        Panel(
+            f"{data.name}, one over the propensity",
+            across,
+            places,
+            "weight",
+            {"weight": [(float(1 / p), None) for p in found]},
+        ),
+    ]
 
 
 def _compared(key: str, base: str, other: str) -> Figure:
@@ -164,7 +171,7 @@ def _norms(data: AtHand, results: Mapping[str, Result | None], what: str) -> lis
         if norms is not None
     }
     title = f"{data.name}, mean length of a label's weights, by {what}"
-    return [Panel(title, "training rows of a label", _ranges(), "length", curves)] if curves else []
+    return [Panel(title, "training rows of a label", _ranges(), "length", curves, what)] if curves else []
 
 
 def _missing_jobs(data: AtHand, networks: bool) -> list[Job]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from longtail.app.reproduce.jobs import COSTS, METRICS, Job
@@ -11,8 +11,8 @@ from longtail.app.reproduce.papers import Table
 from longtail.app.reproduce.tables import Gain, Reproduced
 
 
-def as_markdown(found: Reproduced, failed: Mapping[Job, str]) -> str:
-    """Everything about a table, in sections."""
+def as_markdown(found: Reproduced, failed: Mapping[Job, str], *, with_paper: bool = True) -> str:
+    """Everything about a table, in sections; `with_paper` for the paper's numbers on data sets that are not at hand."""
     table = found.table
     lines = [f"## {table.key}", "", f"{table.shows} {table.paper}.", ""]
     if found.direct:
@@ -27,20 +27,31 @@ def as_markdown(found: Reproduced, failed: Mapping[Job, str]) -> str:
         signs = signs_of(found.gains)
         if signs:
             lines += [f"{told_signs(signs)}", ""]
-    if found.missing:
-        lines += ["Not at hand:", "", *(f"- {name}: {how}." for name, how in found.missing.items()), ""]
+    if with_paper:
+        lines += printed(table, set(found.missing))
+    lines += not_at_hand(found.missing)
     lines += not_run(found.left_out, failed)
     if found.notes:
         lines += ["To be read with this in mind:", "", *(f"- {note}" for note in found.notes), ""]
     return "\n".join(lines)
 
 
-def printed(table: Table) -> list[str]:
-    """What the paper printed beside a figure; nothing where our text of it has no numbers."""
-    if not table.rows:
+def printed(table: Table, datasets: Container[str] | None = None) -> list[str]:
+    """What the paper printed, on some of its data sets; nothing where our text of it has no numbers."""
+    rows = [row for row in table.rows if datasets is None or row.data in datasets]
+    if not rows:
         return []
-    rows = [[row.data, row.method, name, f"{value:,g}"] for row in table.rows for name, value in row.values.items()]
-    return ["In the paper:", "", *markdown_table(["data set", "method", "what", "value"], rows)]
+    columns = list(dict.fromkeys(name for row in rows for name in row.values))
+    cells = [
+        [row.data, row.method, *("-" if name not in row.values else f"{row.values[name]:,.10g}" for name in columns)]
+        for row in rows
+    ]
+    return ["In the paper:", "", *markdown_table(["data set", "method", *columns], cells)]
+
+
+def not_at_hand(missing: Mapping[str, str]) -> list[str]:
+    """Data sets of the paper that are missing, and how to get them."""
+    return ["Not at hand:", "", *(f"- {name}: {how}." for name, how in missing.items()), ""] if missing else []
 
 
 def not_run(left_out: Mapping[str, str], failed: Mapping[Job, str]) -> list[str]:
@@ -57,7 +68,7 @@ def not_run(left_out: Mapping[str, str], failed: Mapping[Job, str]) -> list[str]
 class Sign:
     """What a method adds to its base on a data set in PSP@k, the mean over k, and what the paper leads to expect.
 
-    `is_sure` says whether the interval of some PSP@k leaves out 0.
+    `is_sure` says whether the intervals of all PSP@k leave out 0 on the same side.
     """
 
     data: str
@@ -81,7 +92,7 @@ def signs_of(gains: Iterable[Gain]) -> list[Sign]:
     for data, method in dict.fromkeys((gain.data, gain.method) for gain, _ in scored):
         own = [(gain, expected) for gain, expected in scored if (gain.data, gain.method) == (data, method)]
         mean, wanted = (sum(values) / len(own) for values in zip(*((g.ours, e) for g, e in own), strict=True))
-        is_sure = any(gain.low > 0 or gain.high < 0 for gain, _ in own)
+        is_sure = all(gain.low > 0 for gain, _ in own) or all(gain.high < 0 for gain, _ in own)
         found.append(Sign(data, method, mean, wanted, is_sure))
     return found
 
@@ -90,8 +101,8 @@ def told_signs(signs: Sequence[Sign]) -> str:
     """How many gains go the paper's way, in a sentence."""
     yes, sure = sum(sign.agrees for sign in signs), [sign for sign in signs if sign.is_sure]
     return (
-        f"{yes} of {len(signs)} pairs of method and data set have the paper's sign in PSP@k; of the {len(sure)} whose "
-        f"intervals leave out 0, {sum(sign.agrees for sign in sure)}."
+        f"{yes} of {len(signs)} pairs of method and data set have the paper's sign in the mean of PSP@k; of the "
+        f"{len(sure)} with all intervals on one side of 0, {sum(sign.agrees for sign in sure)}."
     )
 
 
@@ -110,7 +121,8 @@ def _direct(found: Reproduced) -> list[str]:
     rows = []
     for (data, method), cells in found.direct.items():
         by_metric = {cell.metric: cell for cell in cells}
-        row = [data, method, _recipe(method)]
+        mark = "" if all(cell.is_alike for cell in cells) else " (another split)"
+        row = [f"{data}{mark}", method, _recipe(method)]
         for metric in metrics:
             cell = by_metric[metric]
             paper = "-" if cell.paper is None else f"{cell.paper:g}"

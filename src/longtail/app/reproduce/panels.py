@@ -26,6 +26,8 @@ class Panel:
         What is measured.
     curves : mapping of str to sequence of Value or None
         A value for each place, None where there is none.
+    legend : str
+        What the names of the curves are, where they don't say it.
     """
 
     title: str
@@ -33,6 +35,7 @@ class Panel:
     places: Sequence[str]
     up: str
     curves: Mapping[str, Sequence[Value | None]]
+    legend: str = ""
 
     def lines(self) -> list[str]:
         """The panel as Markdown, a row for each place."""

@@ -20,6 +20,7 @@ class Row:
     method: str
     values: Mapping[str, float]
     remark: str = ""
+    broken: tuple[str, ...] = ()  # columns whose printed numbers can't be right
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,10 @@ class Table:
         """Methods of its rows, in their order."""
         return list(dict.fromkeys(row.method for row in self.rows))
 
+    def is_broken(self, data: str, method: str, metric: str) -> bool:
+        """Whether what the paper printed there can't be right."""
+        return any(metric in row.broken for row in self.rows if (row.data, row.method) == (data, method))
+
     def value(self, data: str, method: str, metric: str, base: str | None = None) -> float | None:
         """A number of the paper, None where it has none.
 
@@ -103,7 +108,7 @@ def tables() -> dict[str, Table]:
         paper = f"{content['title']} ({content['authors']}{year})"
         for table in content["tables"]:
             rows = tuple(
-                Row(row["data"], row["method"], row["values"], row.get("remark", ""))
+                Row(row["data"], row["method"], row["values"], row.get("remark", ""), tuple(row.get("broken", ())))
                 for row in content.get("rows", ())
                 if row["table"] == table["id"]
             )
@@ -123,6 +128,6 @@ def find_table(key: str) -> Table:
     known = tables()
     if key not in known:
         raise ParameterError(
-            "TABLE", key, f"is no table{near(key, list(known))}: longtail reproduce --list names them all"
+            "TABLE", key, f"is no table{near(key.lower(), list(known))}: longtail reproduce --list names them all"
         )
     return known[key]

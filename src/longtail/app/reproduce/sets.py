@@ -82,6 +82,8 @@ def at_hand(directory: Path | None) -> dict[str, AtHand]:
         return found
     if not directory.is_dir():
         raise InputError("is no directory: give one with a folder for each data set.", path=directory)
+    if _parts(directory) is not None:
+        raise InputError("has train and test files itself: put them into a folder in it.", path=directory)
     for folder in sorted(path for path in directory.iterdir() if path.is_dir()):
         parts = _parts(folder)
         if parts is not None:

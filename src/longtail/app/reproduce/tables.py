@@ -17,17 +17,23 @@ from longtail.metrics import compare
 
 @dataclass(frozen=True)
 class Cell:
-    """A number of the paper and ours, with half of our 95 % interval over test rows; None where there is none."""
+    """A number of the paper and ours, with half of our 95 % interval over test rows; None where there is none.
+
+    `is_alike` says whether both are of the same split.
+    """
 
     metric: str
     paper: float | None
     ours: float | None
     half: float | None
+    is_alike: bool = True
 
     @property
     def difference(self) -> float | None:
-        """Ours less the paper's."""
-        return None if self.paper is None or self.ours is None else self.ours - self.paper
+        """Ours less the paper's; None where they can't be compared."""
+        if self.paper is None or self.ours is None or not self.is_alike:
+            return None
+        return self.ours - self.paper
 
 
 @dataclass(frozen=True)
@@ -136,7 +142,13 @@ def reproduced(
                 continue
             base = base_method(method, table.methods)
             found.direct[name, method] = [
-                Cell(metric, table.value(name, method, metric, base), result.value(metric), result.half(metric))
+                Cell(
+                    metric,
+                    table.value(name, method, metric, base),
+                    result.value(metric),
+                    result.half(metric),
+                    not other_split(name, sets[name].n_rows, result.figures.get("labels")),
+                )
                 for metric in columns
             ]
     for name in stand_ins:
@@ -204,7 +216,8 @@ def printed_gains(table: Table, method: str, base: str, metric: str) -> dict[str
     found = {}
     for data in table.datasets:
         own, plain = table.value(data, method, metric, base), table.value(data, base, metric)
-        if own is not None and plain is not None:
+        is_broken = table.is_broken(data, method, metric) or table.is_broken(data, base, metric)
+        if own is not None and plain is not None and not is_broken:
             found[data] = round(own - plain, 2)
     return found
 

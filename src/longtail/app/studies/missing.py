@@ -16,6 +16,8 @@ from sklearn.base import clone
 from longtail.app.plans import composed, inner_recipe
 from longtail.corpus.dataset import Dataset
 from longtail.corpus.masking import mask_labels
+from longtail.learners import LabelTree
+from longtail.learners.base import nested
 from longtail.metrics import by_frequency, evaluate
 from longtail.propensity import GivenPropensity, JainPropensity
 
@@ -154,8 +156,8 @@ class MissingStudy:
                 gains = [row[metric] - plain[metric] for row, plain in zip(own, base, strict=True)]
                 lost = [whole[metric] - plain[metric] for plain in base]
                 apart[metric] = Mean.of(gains)
-                if min(lost) > 0:
-                    share[metric] = Mean.of([100 * gain / loss for gain, loss in zip(gains, lost, strict=True)])
+                if np.mean(lost) > 0:
+                    share[metric] = Mean.of([100 * gain / float(np.mean(lost)) for gain in gains])
             found.append(Outcome(recipe, severity, given, scores, share, apart))
         return found
 
@@ -166,9 +168,7 @@ class MissingStudy:
         Y: sp.csr_array = self.train.Y
         if severity is not None:
             Y = mask_labels(Y, self.propensities(severity), seed=seed).observed
-        propensity: Any = JainPropensity() if given is None else GivenPropensity(values=self.propensities(given))
-        names = self.train.label_names
-        plan = composed(recipe, {}, propensity, threads=self.threads, seed=seed, label_names=names)
+        plan = self._plan(recipe, given, seed)
         X, X_test = self._features(plan)
         learner = clone(plan.learner) if sp.issparse(X) else plan
         assert learner is not None
@@ -177,6 +177,15 @@ class MissingStudy:
         parts = by_frequency(top, self.test.Y, self.label_counts, ks=(K,))
         tail = next(part for part in parts if part.name == "tail")
         return {**{metric: found[metric] for metric in METRICS[:-1]}, METRICS[-1]: tail.scores[f"recall@{K}"]}
+
+    def _plan(self, recipe: str, given: float | None, seed: int) -> Any:
+        """A recipe that was told the propensities of each label; label trees, whose nodes need them too, the curve."""
+        more = {"threads": self.threads, "seed": seed, "label_names": self.train.label_names}
+        curve = JainPropensity() if given is None else JainPropensity(a=given, b=self.b)
+        plan = composed(recipe, {}, curve, **more)  # type: ignore[arg-type]
+        if given is None or any(isinstance(part, LabelTree) for _, part in nested(plan)):
+            return plan
+        return composed(recipe, {}, GivenPropensity(values=self.propensities(given)), **more)  # type: ignore[arg-type]
 
     def _features(self, plan: Any) -> tuple[Any, Any]:
         """Rows as the data set has them, or as tf-idf of its texts, made once; texts for what reads tokens."""

@@ -60,6 +60,8 @@ class Found:
         Trials that were trained to the end, given up early, and that failed.
     reasons : dict of str to str
         Why a recipe failed, by recipe.
+    is_stopped : bool
+        Whether Ctrl-C ended it early.
     """
 
     points: list[Point] = field(default_factory=list)
@@ -67,6 +69,7 @@ class Found:
     pruned: int = 0
     failed: int = 0
     reasons: dict[str, str] = field(default_factory=dict)
+    is_stopped: bool = False
 
 
 @dataclass
@@ -145,6 +148,7 @@ class Search:
         except (KeyboardInterrupt, Interrupted):
             if not self.found.points:
                 raise
+            self.found.is_stopped = True
         return self.found
 
     def _trial(self, trial: Trial) -> tuple[float, ...]:
