@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 torch = pytest.importorskip("torch", reason="the networks are trained with torch")
 
-from longtail.learners import CNN, RankingHead  # noqa: E402
+from longtail.learners import CNN, AttentionHead, RankingHead  # noqa: E402
 from longtail.learners.neural.batches import TokenRows  # noqa: E402
 from longtail.learners.neural.heads import Costing  # noqa: E402
 from longtail.learners.neural.modules.adaptive import AdaptiveClusters  # noqa: E402
@@ -224,6 +224,17 @@ def test_biases_begin_at_what_is_known_of_all_rows():
     np.testing.assert_allclose(copied.first_biases(2 * counts), plain, rtol=1e-6)
     inside = Costing(get_weighting(None), 100).first_biases(counts, np.array([20, 20, 0]))
     np.testing.assert_allclose(inside, np.log([20.5 / 0.5, 2.5 / 18.5, 1.0]), rtol=1e-6)
+
+
+def test_the_bias_that_all_labels_share_begins_at_their_mean_share():
+    """Of 40 rows by 5 labels, 30 are true."""
+    rows = TokenRows(sp.csr_array(np.ones((40, 3), np.float32)))
+    Y = sp.csr_array(np.repeat([[1, 0, 0, 0, 0], [1, 1, 0, 0, 0]], [10, 10], axis=0), dtype=np.float32)
+    Y = sp.csr_array(sp.vstack([Y, sp.csr_array((20, 5))]))
+    head = AttentionHead(hidden=(4,))
+    (level,) = head.levels(rows, Y, None, 0, 1)
+    made = head.build(level, CNN(filters=4, hidden=8).build(rows, 3), "bce", Costing(get_weighting(None), 40))
+    assert float(made.out.bias.detach().sigmoid()) == pytest.approx(30.5 / 201, rel=1e-5)
 
 
 @pytest.mark.parametrize("cluster_size", [None, 2])

@@ -260,9 +260,16 @@ class AttentionHead(Head):
         hidden = [int(width) for width in self.hidden]
         is_below = level.children is not None
         costs = _costs(costing, level)
-        return LabelAttention(
+        made = LabelAttention(
             encoder.width, level.n_labels, hidden, LOSSES[loss], costs, multiplied=loss == "bce", sparse=is_below
         )
+        if loss == "bce" and costing is not None and level.Y is not None:  # all labels share one bias: their mean share
+            looked_at = level.n_labels
+            if level.children is not None:
+                looked_at = min(looked_at, self.proposals() * int(level.children.shape[1]))
+            share = (level.Y.nnz + 0.5) / (level.Y.shape[0] * looked_at + 1)
+            made.out.bias.data.fill_(float(np.log(share / (1 - share))) if share < 1 else 0.0)
+        return made
 
     def proposals(self) -> int:
         """Clusters that are passed on."""
