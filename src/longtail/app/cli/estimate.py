@@ -66,7 +66,7 @@ def estimate(
             learner, rows = ready(plan, parameters, dataset, train)
             found = learner.estimate(rows, dataset.Y)
     figures = {
-        "seconds": round(found.seconds, 2),
+        "seconds": float(f"{found.seconds:.3g}"),
         "peak_memory_mb": round(max(found.peak_memory_mb, peak_memory() / 1e6), 1),
         "model_mb": round(found.model_mb, 3),
         "block_mb": round(found.block_mb, 1),

@@ -170,8 +170,7 @@ class MissingStudy:
             Y = mask_labels(Y, self.propensities(severity), seed=seed).observed
         plan = self._plan(recipe, given, seed)
         X, X_test = self._features(plan)
-        learner = clone(plan.learner) if sp.issparse(X) else plan
-        assert learner is not None
+        learner: Any = clone(plan.learner) if sp.issparse(X) else plan
         top = learner.fit(X, Y).predict_topk(X_test, K)
         found = evaluate(top, self.test.Y, ks=(3, K))
         parts = by_frequency(top, self.test.Y, self.label_counts, ks=(K,))

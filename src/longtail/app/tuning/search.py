@@ -181,7 +181,7 @@ class Search:
         tails = (0.0,) if has_dial(recipe) else TAILS
         scores: list[npt.NDArray[np.float64]] = []
         seconds: list[float] = []
-        first: npt.NDArray[np.float64] | None = None
+        first: npt.NDArray[np.float64] = np.empty((0, 0))
         if self.n_folds == 1:
             first, took = self._scored(recipe, settings, self.split(0), tails, _QUARTER)
             self._give_up_hopeless(first, _QUARTER * took)
@@ -189,11 +189,9 @@ class Search:
             found, took = self._scored(recipe, settings, self.split(number), tails, 1)
             scores.append(found)
             seconds.append(took)
-            if number == 0 and first is None:
+            if number == 0 and self.n_folds > 1:
                 first = found
-                if self.n_folds > 1:
-                    self._give_up_hopeless(found, took * (self.n_folds - 1))
-        assert first is not None
+                self._give_up_hopeless(found, took * (self.n_folds - 1))
         mean = np.mean(scores, axis=0)
         took = float(np.mean(seconds))
         points = [
@@ -258,15 +256,14 @@ class Search:
         inverse = self.propensity.inverse(train.label_counts, train.n_rows)
         if train.X is not None:
             return Split(train.X, train.Y, test.X, test.Y, inverse)
-        assert train.texts is not None
-        assert test.texts is not None
+        texts, judged = list(train.texts or ()), list(test.texts or ())
         if any(_reads_tokens(recipe, self.propensity) for recipe in self.recipes):
-            return Split(list(train.texts), train.Y, list(test.texts), test.Y, inverse)
+            return Split(texts, train.Y, judged, test.Y, inverse)
         from longtail.corpus import Tfidf
 
         features = Tfidf(threads=self.threads)
-        X = features.fit_transform(list(train.texts))
-        return Split(X, train.Y, features.transform(list(test.texts)), test.Y, inverse)
+        X = features.fit_transform(texts)
+        return Split(X, train.Y, features.transform(judged), test.Y, inverse)
 
     def _in_test(self, number: int) -> npt.NDArray[np.bool_]:
         """Rows that split `number` judges by: a share of all, or one of the folds."""

@@ -215,7 +215,7 @@ class CNNEncoder(EncoderModule):
         lengths = mask.sum(dim=1, keepdim=True).clamp(min=1)
         ends = (torch.arange(self.parts + 1, device=states.device)[None] * lengths + self.parts - 1) // self.parts
         first, last = ends[:, :-1, None], ends[:, 1:, None]
-        at = first + torch.arange(-(-places // self.parts), device=states.device)
+        at = first + torch.arange((places + self.parts - 1) // self.parts, device=states.device)
         at = torch.where(at < last, at, first).clamp(max=places - 1)
         at = at + torch.arange(n, device=states.device)[:, None, None] * places
         rows = states.reshape(n * places, width).index_select(0, at.reshape(-1))
