@@ -32,7 +32,7 @@ SHORT = "features.max_length=64"
 VECTORS = "encoder.vectors=benchmarks/.cache/glove.npz"  # longtail data vectors makes it
 SMALL = f"{VECTORS} {SHORT} encoder.hidden=64 head.hidden=[32] precision=bfloat16"
 TUNED = f"{SHORT} encoder.freeze=3"  # three of six layers are trained
-FROZEN = f"{SHORT} encoder.freeze=6 batch=32 precision=bfloat16"
+FROZEN = f"{SHORT} encoder.freeze=6 batch=32"
 FROZEN_MANY = f"{SHORT} encoder.freeze=6 batch=128 at_once=128 precision=bfloat16"
 WEIGHTINGS = ("", "pw-", "pw-cb-")
 SPLITS, DRAWINGS = ("train", "test"), 500
