@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from longtail import datasets
 from longtail.app.cli.program import program
 from longtail.app.pictures.reproduced import panels_beside
-from longtail.app.plans import composed
+from longtail.app.plans import plan_of
 from longtail.app.reproduce.figures import figures
 from longtail.app.reproduce.jobs import COSTS, METRICS, Job, Result, Runner
 from longtail.app.reproduce.markdown import as_markdown, signs_of, told_signs
@@ -175,7 +175,7 @@ def test_every_method_that_is_ours_exists():
             mine = ours(method)
             if mine is not None:
                 assert find(mine.recipe).name == mine.recipe
-                composed(mine.recipe, mine.settings, JainPropensity(), threads=1, seed=0)
+                plan_of(mine.recipe, mine.settings, JainPropensity(), threads=1, seed=0)
             base = base_method(method, table.methods)
             assert base is None or base in table.methods
     assert ours("SLEEC") is None

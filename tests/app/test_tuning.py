@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from longtail import JainPropensity, datasets, load
 from longtail.app.cli.program import program
-from longtail.app.plans import composed
+from longtail.app.plans import plan_of
 from longtail.app.tuning.front import Point, front_of, picks_of
 from longtail.app.tuning.search import Search
 from longtail.app.tuning.space import has_dial, space_of
@@ -143,7 +143,7 @@ def test_the_dial_is_judged_as_it_will_be_trained(rows):
     search = a_search(rows, ["dismec"], propensity=propensity)
     split = search.split(0)
     (found,), _ = search._scored("dismec", {}, split, (0.5,), 1)
-    plan = composed("dismec", {}, propensity, threads=1, seed=0, tail=0.5)
+    plan = plan_of("dismec", {}, propensity, threads=1, seed=0, tail=0.5)
     top = plan.learner.fit(split.X, split.Y).predict_topk(split.X_test, 5)
     scores = evaluate(top, split.Y_test, inverse_propensity=split.inverse)
     np.testing.assert_allclose(found, [scores["nDCG@5"], scores["PSnDCG@5"]])

@@ -63,7 +63,7 @@ def compose(
     return plan
 
 
-def composed(
+def plan_of(
     recipe: str,
     settings: Mapping[str, Any],
     propensity: Any,
@@ -91,6 +91,19 @@ def inner_recipe(recipe: str) -> str:
     ['bonsai', 'glas', 'pw-dismec']
     """
     return next((part for part in reversed(recipe.split("+")) if part not in _AROUND), recipe)
+
+
+def is_network(recipe: str) -> bool:
+    """Whether a recipe, or what it stands around, is a network over texts.
+
+    Examples
+    --------
+    >>> [is_network(name) for name in ("xgrank", "ranknet+xml-cnn", "glas", "bonsai")]
+    [True, True, False, False]
+    """
+    from longtail.recipes.networks import NETWORKS
+
+    return inner_recipe(recipe) in {network.name for network in NETWORKS}
 
 
 def label_texts_of(plan: TextLearner) -> str | None:

@@ -152,15 +152,13 @@ def _compiled(search: Search) -> None:
     """Compile the kernels, or read them from their cache, on a few rows: that is no time of the search."""
     from dataclasses import replace
 
-    from longtail.app.plans import inner_recipe
+    from longtail.app.plans import is_network
     from longtail.engine.progress import show_progress
     from longtail.errors import LongtailError
-    from longtail.recipes.networks import NETWORKS
 
     few = min(search.dataset.n_rows, 64)
     small = replace(search, dataset=search.dataset.take(range(few)), folds=1)
-    networks = {recipe.name for recipe in NETWORKS}
-    for recipe in (name for name in search.recipes if inner_recipe(name) not in networks):
+    for recipe in (name for name in search.recipes if not is_network(name)):
         with show_progress(False):
             try:
                 small._scored(recipe, {}, small.split(0), (0.0,), 1)
@@ -170,15 +168,13 @@ def _compiled(search: Search) -> None:
 
 def _check_data(dataset: Dataset, recipes: list[str], train: str) -> None:
     """Refuse what no trial could be trained on."""
-    from longtail.app.plans import inner_recipe
-    from longtail.recipes.networks import NETWORKS
+    from longtail.app.plans import is_network
 
     if not dataset.Y.nnz:
         raise InputError("has no labels: there is nothing to learn.", path=train)
     if dataset.n_rows < _FEWEST_ROWS:
         raise InputError(f"has {dataset.n_rows} rows: give {_FEWEST_ROWS} at least, some are judged by.", path=train)
-    networks = {recipe.name for recipe in NETWORKS}
-    network = next((name for name in recipes if inner_recipe(name) in networks), None)
+    network = next((name for name in recipes if is_network(name)), None)
     if network is not None and dataset.texts is None:
         raise ParameterError("--recipes", network, f"must be a recipe for features: {train} has no texts")
 
@@ -232,12 +228,12 @@ def _train(
     import time
 
     from longtail.app.cli.train import without_threads
-    from longtail.app.plans import composed
+    from longtail.app.plans import plan_of
     from longtail.engine.progress import show_progress
     from longtail.store import Model
 
     with step("training the pick", outcome="No model was written."), show_progress():
-        plan = composed(
+        plan = plan_of(
             point.recipe, point.settings, propensity, threads=threads, seed=seed, label_names=dataset.label_names,
             tail=point.tail or None,
         )  # fmt: skip

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from longtail.app.plans import composed
+from longtail.app.plans import plan_of
 from longtail.app.reproduce.jobs import FREQUENCIES, METRICS, RECALLS
 from longtail.app.reproduce.sets import AtHand
 from longtail.app.studies.missing import MissingStudy, base_of
@@ -54,7 +54,7 @@ def main() -> int:
 
 def _made(order: dict[str, Any], data: AtHand, train: Dataset) -> Any:
     """The recipe for the rows of a data set, unfitted."""
-    plan = composed(
+    plan = plan_of(
         order["recipe"], order["settings"], data.propensity, threads=order["threads"], seed=order["seed"],
         label_names=train.label_names,
     )  # fmt: skip

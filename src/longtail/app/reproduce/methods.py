@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from longtail.app.plans import inner_recipe
-from longtail.recipes.networks import NETWORKS
+from longtail.app.plans import is_network
 
 _PLAIN = {
     "DiSMEC": "dismec", "one-vs-all": "dismec", "Parabel": "parabel", "Bonsai": "bonsai", "FastXML": "fastxml",
@@ -41,7 +40,6 @@ _WITH: dict[str, tuple[str, dict[str, Any]]] = {
     "embedding = linear": ("glas", {"activation": "linear"}),
     "embedding = nonlinear (ReLU)": ("glas", {}),
 }
-_NETWORKS = {recipe.name for recipe in NETWORKS}
 
 
 @dataclass(frozen=True)
@@ -64,7 +62,7 @@ class Ours:
     @property
     def is_network(self) -> bool:
         """Whether it takes texts, torch, and hours."""
-        return inner_recipe(self.recipe) in _NETWORKS
+        return is_network(self.recipe)
 
     @property
     def name(self) -> str:

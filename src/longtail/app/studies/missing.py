@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from scipy.stats import t
 from sklearn.base import clone
 
-from longtail.app.plans import composed, inner_recipe
+from longtail.app.plans import inner_recipe, plan_of
 from longtail.corpus.dataset import Dataset
 from longtail.corpus.masking import mask_labels
 from longtail.learners import LabelTree
@@ -181,10 +181,10 @@ class MissingStudy:
         """A recipe that was told the propensities of each label; label trees, whose nodes need them too, the curve."""
         more = {"threads": self.threads, "seed": seed, "label_names": self.train.label_names}
         curve = JainPropensity() if given is None else JainPropensity(a=given, b=self.b)
-        plan = composed(recipe, {}, curve, **more)  # type: ignore[arg-type]
+        plan = plan_of(recipe, {}, curve, **more)  # type: ignore[arg-type]
         if given is None or any(isinstance(part, LabelTree) for _, part in nested(plan)):
             return plan
-        return composed(recipe, {}, GivenPropensity(values=self.propensities(given)), **more)  # type: ignore[arg-type]
+        return plan_of(recipe, {}, GivenPropensity(values=self.propensities(given)), **more)  # type: ignore[arg-type]
 
     def _features(self, plan: Any) -> tuple[Any, Any]:
         """Rows as the data set has them, or as tf-idf of its texts, made once; texts for what reads tokens."""

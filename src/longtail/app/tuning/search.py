@@ -14,7 +14,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from sklearn.base import clone
 
-from longtail.app.plans import composed
+from longtail.app.plans import plan_of
 from longtail.app.tuning.front import Point
 from longtail.app.tuning.space import TAILS, has_dial, space_of
 from longtail.corpus.dataset import Dataset
@@ -220,7 +220,7 @@ class Search:
     ) -> tuple[npt.NDArray[np.float64], float]:
         """Scores at each position of the dial after training on one of `part` parts of the rows, and its seconds."""
         threads = max(self.threads // self.jobs, 1)
-        plan = composed(
+        plan = plan_of(
             recipe,
             settings,
             self.propensity,
