@@ -106,6 +106,18 @@ def test_what_never_stands_in_the_library(path):
     assert not roots & {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "random", "shelve", "marshal"}
 
 
+@every_module
+def test_constants_of_kernels_stand_beside_kernels(path):
+    """Compiled code is made anew when a file that names numba or the jit module changes, and only then."""
+    if "longtail.engine.jit" not in path.read_text():
+        return
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("longtail"):
+            constants = [alias.name for alias in node.names if alias.name.isupper()]
+            source = SOURCE.parent.joinpath(*node.module.split(".")).with_suffix(".py")
+            assert not constants or "numba" in source.read_text() or "engine.jit" in source.read_text(), constants
+
+
 def run(code: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 

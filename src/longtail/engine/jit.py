@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from functools import cache, partial
 from pathlib import Path
@@ -16,8 +17,8 @@ def kernel(function: Function) -> Function:
     """Compile a function over arrays with numba when it is first called.
 
     numba keeps compiled code until the file of the function changes, and does not see changes in functions that it
-    calls from other files. Here a change in any file of longtail makes the code be compiled again. Where nothing can be
-    written, compiled code is kept for the process alone.
+    calls from other files. Here a change in any file of kernels makes the code be compiled again; such files import
+    what they compile from each other alone. Where nothing can be written, compiled code is kept for the process alone.
 
     Examples
     --------
@@ -49,7 +50,11 @@ def _compiled(function: Any, **options: Any) -> Any:
 
 
 @cache
-def _package_stamp() -> tuple[int, int]:
-    """Newest change and total size of longtail's source files."""
-    files = [file.stat() for file in Path(__file__).resolve().parents[1].rglob("*.py")]
-    return max(file.st_mtime_ns for file in files), sum(file.st_size for file in files)
+def _package_stamp() -> str:
+    """Digest of longtail's source files that hold compiled code: those that name numba or this module."""
+    digest = hashlib.blake2b(digest_size=16)
+    for file in sorted(Path(__file__).resolve().parents[1].rglob("*.py")):
+        source = file.read_bytes()
+        if b"numba" in source or b"engine.jit" in source:
+            digest.update(source)
+    return digest.hexdigest()
