@@ -16,7 +16,7 @@ def test_names():
         *("fastxml", "pfastxml", "pfastrexml", "embedding", "glas", "glas+ranknet"),
         *("xgrank", "pw-xgrank", "pw-cb-xgrank", "xgrank-bce", "lightxml"),
         *("attentionxml", "pw-attentionxml", "pw-cb-attentionxml"),
-        *("aplc-xlnet", "pw-aplc-xlnet", "pw-cb-aplc-xlnet", "xml-cnn"),
+        *("aplc-xlnet", "pw-aplc-xlnet", "pw-cb-aplc-xlnet", "xml-cnn", "word-bag"),
         *("ranknet+fastxml", "ranknet+parabel", "ranknet+bonsai"),
         *("taug+bonsai", "ranknet+taug+bonsai", "ips+bonsai", "longtail-tail", "longtail-tree"),
     ]

@@ -50,6 +50,18 @@ def test_a_trained_network_predicts_explains_and_is_judged(model, rows):
     assert done.exit_code == 0, done.output
 
 
+def test_encoders_by_name(rows, tmp_path):
+    settings = ["--set", "encoder=word-bag", "--set", "encoder.dimensions=16", "--set", "passes=1"]
+    done = run("train", "pw-aplc-xlnet", rows, "--out", tmp_path / "bag", *settings, "--threads", 1)
+    assert done.exit_code == 0, done.output
+    learner = load(tmp_path / "bag").learner.learner_
+    assert (type(learner.encoder).__name__, learner.encoder.dimensions) == ("WordBag", 16)
+    assert type(learner.head).__name__ == "AdaptiveHead"
+    wrong = run("train", "xgrank", rows, "--out", tmp_path / "n", "--set", "encoder=bag")
+    assert wrong.exit_code == 2
+    assert "minilm, bilstm, cnn, word-bag" in wrong.output
+
+
 def test_label_names_are_read_where_they_are_of_use_unless_told_otherwise(model, rows, tmp_path):
     assert load(model).learner.learner_.label_texts is None  # XML-CNN reads none
     texts = ["--set", "head.texts=true"]

@@ -9,7 +9,16 @@ from longtail.learners.explanation import Explanation
 from longtail.learners.instance_trees import InstanceForest, InstanceTrees
 from longtail.learners.label_trees import ChunkWeights, LabelForest, LabelTree, bonsai_trees
 from longtail.learners.linear import BlockWeights, OneVsRest
-from longtail.learners.neural import CNN, AdaptiveHead, AttentionHead, BiLSTM, NeuralClassifier, Pretrained, RankingHead
+from longtail.learners.neural import (
+    CNN,
+    AdaptiveHead,
+    AttentionHead,
+    BiLSTM,
+    NeuralClassifier,
+    Pretrained,
+    RankingHead,
+    WordBag,
+)
 from longtail.learners.popularity import Popularity
 from longtail.learners.text import TextLearner
 
@@ -36,5 +45,6 @@ __all__ = [
     "Pretrained",
     "RankingHead",
     "TextLearner",
+    "WordBag",
     "bonsai_trees",
 ]

@@ -27,6 +27,7 @@ _LIGHTXML = (
     "Jiang, Wang, Sun, Yang, Zhao and Zhuang: LightXML: Transformer with Dynamic Negative Sampling for "
     "High-Performance Extreme Multi-label Text Classification. AAAI 2021."
 )
+_FASTTEXT = "Joulin, Grave, Bojanowski and Mikolov: Bag of Tricks for Efficient Text Classification. EACL 2017."
 _XML_CNN = "Liu, Chang, Wu and Yang: Deep Learning for Extreme Multi-label Text Classification. SIGIR 2017."
 
 
@@ -89,6 +90,15 @@ def _xml_cnn(propensity: Propensity | str | None) -> Learner:
         encoder=CNN(filters=128, sizes=(2, 4, 8), parts=8, hidden=512, dropout=0.25),
         head=RankingHead(dimensions=512, texts=False, cluster_size=None), loss="bce", rate=1e-3, head_rate=1e-3,
         warm_up=0.02, weight_decay=0.0, batch=64, passes=15,
+    )  # fmt: skip
+
+
+def _word_bag(propensity: Propensity | str | None) -> Learner:
+    from longtail.learners import NeuralClassifier, RankingHead, WordBag
+
+    return NeuralClassifier(
+        encoder=WordBag(dimensions=512, dropout=0.3), head=RankingHead(dimensions=512, texts=False, cluster_size=None),
+        loss="bce", rate=2e-3, head_rate=2e-3, warm_up=0.05, weight_decay=0.0, batch=256, at_once=128, passes=10,
     )  # fmt: skip
 
 
@@ -164,5 +174,11 @@ NETWORKS = (
         "Convolutions over words, pooled by their largest values in eight parts of a text.",
         _XML_CNN,
         _xml_cnn,
+    ),
+    Recipe(
+        "word-bag",
+        "Vectors of words, weighted by how rare they are and added up: the network that takes minutes on a CPU.",
+        _FASTTEXT,
+        _word_bag,
     ),
 )

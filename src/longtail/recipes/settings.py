@@ -37,6 +37,8 @@ def configure(estimator: Estimator, params: Mapping[str, Any], propensity: Prope
                 taken[name] = given
             if name.rpartition("__")[2] == "weighting" and isinstance(value, str):
                 value = weighting_named(value, propensity)
+            if name.rpartition("__")[2] == "encoder" and isinstance(value, str):
+                value = _encoder_like(estimator.get_params().get(name), value)
             try:
                 estimator.set_params(**{name: value})
             except (ValueError, AttributeError):
@@ -46,6 +48,13 @@ def configure(estimator: Estimator, params: Mapping[str, Any], propensity: Prope
                     given, value, f"is no parameter here{near(given, known)}: there are {listed}"
                 ) from None
     return estimator
+
+
+def _encoder_like(present: Any, name: str) -> Any:
+    """Encoder of a network by its name; other things that are called so, as in features, are text."""
+    from longtail.learners.neural.encoders import Encoder, encoder_named
+
+    return encoder_named(name) if isinstance(present, Encoder) else name
 
 
 def _turn(param: tuple[str, Any]) -> tuple[int, int]:

@@ -41,6 +41,7 @@ _ROOMS = {
         "Pretrained",
         "RankingHead",
         "TextLearner",
+        "WordBag",
     ),
     "tail": ("CentroidReranker", "LabelCentroids", "RankNet", "Stacked", "TAug", "TailDial"),
 }

@@ -13,7 +13,7 @@ import torch
 
 from longtail import Model, load
 from longtail.errors import InputError
-from longtail.learners import AdaptiveHead, AttentionHead, BiLSTM, RankingHead
+from longtail.learners import AdaptiveHead, AttentionHead, BiLSTM, RankingHead, WordBag
 from longtail.learners.neural.batches import TokenRows
 from longtail.learners.neural.modules.words import UnpackedBiLSTM
 from tests.learners.contract import assert_ranked, small_data
@@ -81,6 +81,17 @@ def test_labels_without_rows_are_barred(tmp_path):
     (scores,) = session.run(None, {"tokens": tokens.numpy(), "mask": mask.numpy()})
     np.testing.assert_array_equal(np.isneginf(scores), np.tile(learner.label_counts_ == 0, (3, 1)))
     assert [path.name for path in tmp_path.iterdir()] == ["a.onnx"]
+
+
+def test_a_bag_is_exported_and_explained(tmp_path):
+    pytest.importorskip("onnxscript", reason="torch writes the file with onnxscript")
+    X, Y = small_data(n_rows=120)
+    X = as_tokens(X)
+    learner = small(encoder=WordBag(dimensions=16, dropout=0.2)).fit(X, Y)
+    assert learner.export_onnx(tmp_path / "a.onnx") < 1e-3
+    (why,) = learner.explain(X[[3]], k=1)
+    assert why.score == pytest.approx(float(learner.predict_topk(X[[3]], 1).scores[0, 0]), abs=1e-4)
+    assert np.abs([effect for _, effect in why.parts]).max() > 0
 
 
 @pytest.mark.parametrize("depth", [1, 2])

@@ -14,7 +14,7 @@ from longtail import TextLearner  # noqa: E402
 from longtail.corpus import Tokens  # noqa: E402
 from longtail.corpus.word_vectors import convert_vectors  # noqa: E402
 from longtail.errors import InputError, ParameterError  # noqa: E402
-from longtail.learners import CNN, BiLSTM, NeuralClassifier, Pretrained  # noqa: E402
+from longtail.learners import CNN, BiLSTM, NeuralClassifier, Pretrained, WordBag  # noqa: E402
 from longtail.learners.neural.batches import TokenRows, bucketed, by_length  # noqa: E402
 from longtail.learners.neural.frozen import FrozenStates  # noqa: E402
 from longtail.learners.neural.modules.encoder import Dropout, drawn_from  # noqa: E402
@@ -57,6 +57,49 @@ def encoders(known):
     rows = TokenRows(known)
     yield CNN(filters=5, sizes=(2, 3), parts=3, hidden=7).build(rows, 16)
     yield BiLSTM(hidden=4).build(rows, 16)
+    yield WordBag(dimensions=6).build(rows, 16)
+
+
+def test_a_bag_is_tf_idf_times_the_vectors():
+    """scikit-learn's smooth idf and sublinear counts, rows of length 1."""
+    from sklearn.feature_extraction.text import TfidfTransformer
+
+    X = rows_of(TEXTS)
+    rows = TokenRows(X)
+    encoder = WordBag(dimensions=6).build(rows, 16).eval()
+    weights = TfidfTransformer(sublinear_tf=True).fit_transform(rows.bags())
+    wanted = np.maximum(weights @ encoder.words.table.weight.detach().numpy()[:-1], 0)
+    batch = rows.batch(np.arange(5), 0)
+    with torch.no_grad():
+        np.testing.assert_allclose(encoder(*batch).vector, wanted, atol=1e-6)
+        np.testing.assert_allclose(encoder.plain()(*batch).vector, wanted, atol=1e-6)
+        unknown = encoder(*TokenRows(rows_of(["something else", "else red"])).batch(np.arange(2), 0)).vector
+    assert not unknown[0].any()  # words that no training row had
+    red = rows_of(["red"])
+    with torch.no_grad():
+        np.testing.assert_allclose(unknown[1], encoder(*TokenRows(red).batch(np.arange(1), 0)).vector[0], atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "kind", [CNN(filters=5, hidden=7, dropout=0), BiLSTM(hidden=4, dropout=0), WordBag(dimensions=6)]
+)
+def test_a_step_changes_the_vectors_of_its_own_words_alone(kind):
+    """Their gradients are sparse, and the same as dense ones would be."""
+    rows = TokenRows(rows_of(TEXTS))
+    encoder = clone(kind).build(rows, 16)
+    encoder.eval()
+    (table,) = encoder.tables()
+    batch = rows.batch(np.arange(2), 0)
+    found = torch.autograd.grad(encoder(*batch).vector.square().sum(), table)[0]
+    assert found.is_sparse
+    encoder.words.table.sparse = False
+    wanted = torch.autograd.grad(encoder(*batch).vector.square().sum(), table)[0]
+    assert not wanted.is_sparse
+    torch.testing.assert_close(found.to_dense(), wanted)
+    of_others = np.setdiff1d(np.arange(len(table) - 1), encoder.words.rows(batch[0])[batch[1]])
+    assert len(of_others)
+    assert not wanted[of_others].any()
+    assert not clone(kind).set_params(train_vectors=False).build(rows, 16).tables()
 
 
 def rows_of(texts, **params):
@@ -73,7 +116,7 @@ def test_padding_changes_nothing():
             together = encoder(tokens, mask)
             for row in range(5):
                 alone = encoder(*TokenRows(X[[row]]).batch(np.zeros(1, np.int64), 0))
-                n = int(mask[row].sum())
+                n = int(together.mask[row].sum())
                 np.testing.assert_allclose(alone.vector[0], together.vector[row], rtol=1e-5, atol=1e-6)
                 np.testing.assert_allclose(alone.states[0, :n], together.states[row, :n], rtol=1e-5, atol=1e-6)
 

@@ -14,7 +14,7 @@ from longtail import CentroidReranker, Model, RankNet, TAug, TextLearner, datase
 from longtail.corpus import Tokens
 from longtail.engine.augmentation import Augmentation
 from longtail.errors import InputError, Interrupted, ParameterError
-from longtail.learners import CNN, AdaptiveHead, AttentionHead, BiLSTM, NeuralClassifier, RankingHead
+from longtail.learners import CNN, AdaptiveHead, AttentionHead, BiLSTM, NeuralClassifier, RankingHead, WordBag
 from longtail.learners.neural import fitting, training
 from longtail.learners.neural.heads import Costing
 from longtail.weighting import PW
@@ -80,10 +80,11 @@ class TestContractOfGates(NeuralContract):
         return small(**{"head": AdaptiveHead(clusters=3, hidden=16, dropout=0.1), **params})
 
 
-PASSES = {"cnn": 60, "bilstm": 200}
+PASSES = {"cnn": 60, "bilstm": 200, "bag": 100}
 ENCODERS = {
     "cnn": CNN(filters=32, hidden=64, dropout=0),
     "bilstm": BiLSTM(hidden=24, dropout=0, state_dropout=0),
+    "bag": WordBag(dimensions=64, dropout=0),
 }
 HEADS = {
     "flat": RankingHead(dimensions=64, dropout=0.0),
@@ -106,6 +107,8 @@ def tiny_texts():
 @pytest.mark.parametrize("encoder", list(ENCODERS))
 def test_every_learner_learns_a_tiny_batch_by_heart(head, encoder, tiny_texts):
     texts, Y = tiny_texts
+    if HEADS[head].reads_places and not ENCODERS[encoder].has_places:
+        pytest.skip("attention needs places to look at")
     for loss in ("bce", "grank") if head != "gates" else ("bce",):
         learner = NeuralClassifier(
             encoder=ENCODERS[encoder],
@@ -334,6 +337,7 @@ def test_models_are_kept_whole(tmp_path):
         {"head": AttentionHead(), "label_texts": ["a"] * 12}, {"head": RankingHead(texts=2)},
         {"encoder": "bert"}, {"head": 3}, {"label_texts": "names"}, {"weighting": "heavy"}, {"seed": -1},
         {"encoder": CNN(sizes=())}, {"encoder": CNN(dropout=1)}, {"encoder": BiLSTM(hidden=0)},
+        {"encoder": WordBag(max_length=0)}, {"encoder": WordBag(), "head": AttentionHead()},
         {"head": RankingHead(dimensions=1)}, {"head": RankingHead(cluster_size=0)}, {"head": AttentionHead(hidden=3)},
         {"head": AdaptiveHead(clusters=0)}, {"head": AdaptiveHead(), "loss": "grank"}, {"memory_limit": "few"},
     ],
@@ -361,7 +365,7 @@ def test_too_little_memory_is_refused():
 @pytest.mark.parametrize(
     "name",
     ["xgrank", "pw-xgrank", "pw-cb-xgrank", "xgrank-bce", "lightxml", "attentionxml", "pw-attentionxml",
-     "pw-cb-attentionxml", "aplc-xlnet", "pw-aplc-xlnet", "pw-cb-aplc-xlnet", "xml-cnn"],
+     "pw-cb-attentionxml", "aplc-xlnet", "pw-aplc-xlnet", "pw-cb-aplc-xlnet", "xml-cnn", "word-bag"],
 )  # fmt: skip
 def test_recipes_are_networks(name):
     learner = recipe(name, passes=1)

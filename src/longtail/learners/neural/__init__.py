@@ -1,6 +1,6 @@
 """Neural learners over texts: encoders, heads and the classifier that trains them together."""
 
-from longtail.learners.neural.encoders import CNN, BiLSTM, Encoder, Pretrained
+from longtail.learners.neural.encoders import CNN, BiLSTM, Encoder, Pretrained, WordBag
 from longtail.learners.neural.heads import AdaptiveHead, AttentionHead, Head, RankingHead
 from longtail.learners.neural.neural_classifier import NeuralClassifier
 
@@ -14,4 +14,5 @@ __all__ = [
     "NeuralClassifier",
     "Pretrained",
     "RankingHead",
+    "WordBag",
 ]

@@ -24,7 +24,12 @@ if TYPE_CHECKING:
 
 
 class Encoder(BaseEstimator):
-    """What turns texts into vectors."""
+    """What turns texts into vectors.
+
+    `has_places` says whether the places of a text have states of their own, at which a head can look.
+    """
+
+    has_places: bool = True
 
     @abstractmethod
     def tokens(self) -> Tokens:
@@ -170,6 +175,20 @@ class _OfWords(Encoder):
             raise ParameterError("train_vectors", self.train_vectors, "must be True or False")
 
 
+def encoder_named(name: str) -> Encoder:
+    """Encoder with its default parameters, by the name that the command line has for it.
+
+    Examples
+    --------
+    >>> encoder_named("cnn")
+    CNN()
+    """
+    kinds: dict[str, type[Encoder]] = {"minilm": Pretrained, "bilstm": BiLSTM, "cnn": CNN, "word-bag": WordBag}
+    if name not in kinds:
+        raise ParameterError("encoder", name, f"must be one of {', '.join(kinds)}")
+    return kinds[name]()
+
+
 class BiLSTM(_OfWords):
     """A bidirectional LSTM with learned first states over word vectors, as in AttentionXML.
 
@@ -287,3 +306,71 @@ class CNN(_OfWords):
             sizes = []
         if not sizes or any(isinstance(s, bool) or not isinstance(s, int | np.integer) or s < 1 for s in sizes):
             raise ParameterError("sizes", self.sizes, "must be a sequence of numbers of words, such as [2, 4, 8]")
+
+
+class WordBag(_OfWords):
+    """Word vectors, weighted as in tf-idf and added up: their order is lost, and a pass takes seconds, not hours.
+
+    Parameters
+    ----------
+    vectors, dimensions, train_vectors
+        See `BiLSTM`.
+    dropout : float
+        Share of the words of a text that are left out in training.
+    max_length : int
+        Words of a text that are read, unless the features say something else.
+
+    References
+    ----------
+    Joulin, Grave, Bojanowski and Mikolov: Bag of Tricks for Efficient Text Classification. EACL 2017.
+
+    Examples
+    --------
+    >>> WordBag(dimensions=256)
+    WordBag(dimensions=256)
+    """
+
+    has_places = False
+
+    def __init__(
+        self,
+        *,
+        vectors: str | None = None,
+        dimensions: int = 512,
+        dropout: float = 0.3,
+        max_length: int = 1000,
+        train_vectors: bool = True,
+    ) -> None:
+        self.vectors = vectors
+        self.dimensions = dimensions
+        self.dropout = dropout
+        self.max_length = max_length
+        self.train_vectors = train_vectors
+
+    def tokens(self) -> Tokens:
+        """Words, many of them: each costs little."""
+        return Tokens(tokenizer=WORDS, vectors=self.vectors, max_length=int(self.max_length))
+
+    def build(self, rows: TokenRows, longest: int) -> EncoderModule:
+        """Make it; a word's rarity is the logarithm of how many texts there are for one that has it."""
+        import torch
+
+        from longtail.learners.neural.modules.bag import WordBagEncoder
+
+        bags = rows.bags()
+        has = np.bincount(bags.indices, minlength=bags.shape[1])
+        rarity = np.append(1 + np.log((1 + len(rows)) / (1 + has)), 0.0) if len(rows.known()) else np.zeros(1)
+        words = self._first_table(rows)
+        return WordBagEncoder(words, torch.from_numpy(rarity.astype(np.float32)), float(self.dropout))
+
+    def _made(self, words: WordTable) -> EncoderModule:
+        import torch
+
+        from longtail.learners.neural.modules.bag import WordBagEncoder
+
+        return WordBagEncoder(words, torch.zeros(words.n_words + 1), float(self.dropout))
+
+    def _check_parameters(self) -> None:
+        self._check_vectors()
+        check_whole(self, max_length=1)
+        check_shares(self, "dropout")

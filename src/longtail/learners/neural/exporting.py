@@ -107,11 +107,8 @@ def _scored(learner: NeuralRanker) -> Any:
     """A module from tokens to the scores of all labels."""
     import torch
 
-    from longtail.learners.neural.modules.words import BiLSTMEncoder, UnpackedBiLSTM
-
     network = learner._network(0, is_whole=True)
-    if isinstance(network.encoder, BiLSTMEncoder):
-        network.encoder = UnpackedBiLSTM(network.encoder)
+    network.encoder = network.encoder.plain()
     labels = torch.arange(learner.n_labels_)
     barred = torch.from_numpy(np.where(learner.label_counts_ > 0, 0, -np.inf).astype(np.float32))
 

@@ -75,10 +75,14 @@ class Costing:
 
 
 class Head(BaseEstimator):
-    """What scores labels for encoded texts."""
+    """What scores labels for encoded texts.
+
+    `reads_texts` says whether it has a use for texts of labels, `reads_places` whether it looks at states of places.
+    """
 
     losses: tuple[str, ...] = ("bce", "grank", "margin", "negative-mining")
     reads_texts: bool = False
+    reads_places: bool = False
 
     @abstractmethod
     def levels(
@@ -229,6 +233,8 @@ class AttentionHead(Head):
     candidates : int
         Clusters that are passed on to the level below.
     """
+
+    reads_places = True
 
     def __init__(
         self, *, hidden: Sequence[int] = (256,), flat_below: int = 6000, cluster_size: int = 8, candidates: int = 20

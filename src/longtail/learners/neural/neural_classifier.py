@@ -58,7 +58,7 @@ class NeuralClassifier(NeuralRanker):
     Parameters
     ----------
     encoder : Encoder, optional
-        `Pretrained`, `BiLSTM` or `CNN`; ``Pretrained("minilm")`` when left out.
+        `Pretrained`, `BiLSTM`, `CNN` or `WordBag`; ``Pretrained("minilm")`` when left out.
     head : Head, optional
         `RankingHead`, `AttentionHead` or `AdaptiveHead`; ``RankingHead()`` when left out.
     loss : {"bce", "grank", "margin", "negative-mining"}
@@ -198,6 +198,9 @@ class NeuralClassifier(NeuralRanker):
         encoder, head = self._parts()
         encoder._check_parameters()
         head._check_parameters()
+        if head.reads_places and not encoder.has_places:
+            named = type(encoder).__name__
+            raise ParameterError("head", head, f"must be another one: {named} has no states to look at, place by place")
         if self.loss not in get_args(LossName):
             raise ParameterError("loss", self.loss, f"must be one of {', '.join(get_args(LossName))}")
         if self.loss not in head.losses:

@@ -51,9 +51,9 @@ class Optimiser:
     """
 
     def __init__(self, network: Network, rates: Rates, steps: int) -> None:
-        layers, head, tables = network.groups()
+        layers, head = network.groups()
         self.rates, self.steps = rates, max(steps, 1)
-        self.parameters = [part for layer in layers for part in layer] + head + tables
+        self.parameters = [part for layer in layers for part in layer] + head + network.tables()
         groups: list[dict[str, Any]] = []
         for depth, layer in enumerate(reversed(layers)):
             groups += _decayed(layer, rates.encoder * rates.layer_decay**depth, rates.weight_decay)
@@ -61,10 +61,14 @@ class Optimiser:
         self._all: list[Optimizer] = []
         if groups:
             self._all.append(AdamW(groups))
-        if tables:
-            on_cpu = all(table.device.type == "cpu" for table in tables)
-            group = {"params": tables, "lr": rates.head, "highest": rates.head}
-            self._all.append(RowAdam([group]) if on_cpu else SparseAdam([group]))
+        words = rates.encoder * rates.layer_decay ** (len(layers) - 1)
+        of_tables = [
+            {"params": tables, "lr": rate, "highest": rate}
+            for tables, rate in ((network.encoder.tables(), words), (network.head.tables(), rates.head))
+            if tables
+        ]
+        if of_tables:
+            self._all.append(RowAdam(of_tables) if network.device.type == "cpu" else SparseAdam(of_tables))
 
     def take(self, gradients: Sequence[Tensor | None], number: int) -> float:
         """Take step `number`, from 0 on; gives the length of the gradient before it was cut."""

@@ -158,10 +158,11 @@ def effects(network: Network, rows: TokenRows, labels: npt.NDArray[np.int32]) ->
         kept.append(output.detach().requires_grad_())
         return kept[-1]
 
-    hook = network.encoder.embedding().register_forward_hook(keep)
+    encoder = network.encoder.plain().eval()
+    hook = encoder.embedding().register_forward_hook(keep)
     try:
         with one_torch_thread(), torch.enable_grad(), torch.backends.cudnn.flags(enabled=False):
-            encoded = network.encoder(tokens.to(network.device), mask.to(network.device))
+            encoded = encoder(tokens.to(network.device), mask.to(network.device))
             scores = network.head.log_odds(encoded, torch.from_numpy(labels.astype(np.int64)).to(network.device))[0]
             found = []
             for score in scores:

@@ -123,11 +123,11 @@ class Trainer:
 
         Tables, whose gradients are sparse, are shared by `Place.mean_of_rows` instead: nccl can't.
         """
-        tables = {id(table) for table in self.network.head.tables()}
+        tables = {id(table) for table in self.network.tables()}
         names = [name for name, part in self.network.named_parameters() if id(part) in tables]
         ignore: Any = DistributedDataParallel._set_params_and_buffers_to_ignore_for_model
         ignore(self.network, names)
-        for table in self.network.head.tables():
+        for table in self.network.tables():
             self.place.take_first(table.data)
         return DistributedDataParallel(self.network, find_unused_parameters=True)
 
@@ -179,7 +179,7 @@ class Trainer:
                     loss = self._loss(wrapped, shard, share) * weight
                     loss.backward()  # type: ignore[no-untyped-call]
                 total += float(loss.detach())
-        tables = {id(table) for table in self.network.head.tables()}
+        tables = {id(table) for table in self.network.tables()}
         gradients = [
             self.place.mean_of_rows(parameter) if id(parameter) in tables else parameter.grad
             for parameter in self.optimiser.parameters

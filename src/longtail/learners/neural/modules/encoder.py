@@ -76,6 +76,14 @@ class EncoderModule(nn.Module):
     def embedding(self) -> nn.Module:
         """The module that turns tokens into vectors."""
 
+    def tables(self) -> list[Tensor]:
+        """Parameters of which a step changes only some rows: their gradients are sparse."""
+        return []
+
+    def plain(self) -> EncoderModule:
+        """The same encoder, made of parts that other runtimes know, after `embedding`; for prediction."""
+        return self
+
 
 class Dropout(nn.Module):
     """Dropout drawn from the generator of the thread; none outside of `drawn_from`, or in evaluation.

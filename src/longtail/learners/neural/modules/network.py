@@ -34,12 +34,17 @@ class Network(nn.Module):
         encoded = self.encoder.above(tokens, mask) if isinstance(tokens, Below) else self.encoder(tokens, mask)
         return self.head.loss(encoded, truth, share, candidates).sum()
 
-    def groups(self) -> tuple[list[list[nn.Parameter]], list[nn.Parameter], list[Tensor]]:
-        """Parameters that are trained: the encoder's layers, the head's, and the head's with sparse gradients."""
-        layers = [[part for part in layer if part.requires_grad] for layer in self.encoder.layers()]
-        tables = self.head.tables()
-        sparse = {id(table) for table in tables}
-        return layers, [part for part in self.head.parameters() if id(part) not in sparse], tables
+    def groups(self) -> tuple[list[list[nn.Parameter]], list[nn.Parameter]]:
+        """Parameters with dense gradients that are trained: the encoder's layers, and the head's."""
+        sparse = {id(table) for table in self.tables()}
+        layers = [
+            [part for part in layer if part.requires_grad and id(part) not in sparse] for layer in self.encoder.layers()
+        ]
+        return layers, [part for part in self.head.parameters() if id(part) not in sparse]
+
+    def tables(self) -> list[Tensor]:
+        """Parameters with sparse gradients: the encoder's, then the head's."""
+        return [*self.encoder.tables(), *self.head.tables()]
 
     @property
     def device(self) -> torch.device:

@@ -32,7 +32,7 @@ class WordTable(nn.Module):
         super().__init__()
         self.register_buffer("places", places)
         self.n_words = n_words
-        self.table = nn.Embedding(n_words + 1, width)
+        self.table = nn.Embedding(n_words + 1, width, sparse=True)
         self.table.weight.requires_grad_(trained)
 
     @property
@@ -41,13 +41,20 @@ class WordTable(nn.Module):
         shape = {"ids": len(self.places), "words": self.n_words, "dimensions": self.table.embedding_dim}
         return json.dumps(shape)
 
-    def forward(self, tokens: Tensor, mask: Tensor) -> Tensor:
-        """Vectors of words, 0 where there is none."""
+    def rows(self, tokens: Tensor) -> Tensor:
+        """The row of each token in the table."""
         size = len(self.places)
         found = self.places[tokens.clamp(max=size - 1)]
-        is_seen = (tokens < size) & (found >= 0)
-        vectors: Tensor = self.table(torch.where(is_seen, found, self.n_words))
+        return torch.where((tokens < size) & (found >= 0), found, self.n_words)
+
+    def forward(self, tokens: Tensor, mask: Tensor) -> Tensor:
+        """Vectors of words, 0 where there is none."""
+        vectors: Tensor = self.table(self.rows(tokens))
         return vectors * mask[:, :, None]
+
+    def tables(self) -> list[Tensor]:
+        """The table, if it is trained: a step changes the rows of its own words."""
+        return [self.table.weight] if self.table.weight.requires_grad else []
 
 
 class BiLSTMEncoder(EncoderModule):
@@ -101,6 +108,14 @@ class BiLSTMEncoder(EncoderModule):
     def embedding(self) -> nn.Module:
         """The word vectors."""
         return self.words
+
+    def tables(self) -> list[Tensor]:
+        """Word vectors."""
+        return self.words.tables()
+
+    def plain(self) -> EncoderModule:
+        """Without packed sequences."""
+        return UnpackedBiLSTM(self)
 
 
 class UnpackedBiLSTM(EncoderModule):
@@ -231,3 +246,7 @@ class CNNEncoder(EncoderModule):
     def embedding(self) -> nn.Module:
         """The word vectors."""
         return self.words
+
+    def tables(self) -> list[Tensor]:
+        """Word vectors."""
+        return self.words.tables()
