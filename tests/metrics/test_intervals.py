@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 
 from longtail.errors import InputError, ParameterError
-from longtail.metrics import bootstrap, bootstrap_by_frequency, by_frequency, evaluate
+from longtail.metrics import bootstrap, bootstrap_by_frequency, by_frequency, compare, evaluate
 
 
 def sample(n: int, n_labels: int, seed: int) -> tuple[np.ndarray, sp.csr_array]:
@@ -113,9 +113,11 @@ def test_an_empty_bin_has_no_recall(case) -> None:
     assert vars(found["P@5"]) == {"value": 0, "low": 0, "high": 0}
 
 
-def test_one_row() -> None:
+def test_one_row_says_nothing_of_others() -> None:
     found = bootstrap([[0]], [[1, 1]], ks=[1], resamples=20)
-    assert vars(found["P@1"]) == {"value": 100, "low": 100, "high": 100}
+    assert vars(found["P@1"]) == {"value": 100, "low": 0, "high": 100}
+    apart = compare([[0]], [[1]], [[1, 0]], ks=[1], resamples=20)["P@1"]
+    assert (apart.difference, apart.low, apart.high) == (-100, -100, 100)
 
 
 def test_refused(case) -> None:

@@ -138,7 +138,7 @@ class Tokens(BaseEstimator):
         with progress_bar("reading tokens", len(texts), "texts") as advance:
             for first in range(0, len(texts), _AT_ONCE):
                 part = [text.encode("utf-8", "replace").decode() for text in texts[first : first + _AT_ONCE]]
-                found = tokenizer.encode_batch(part)
+                found = tokenizer.encode_batch_fast(part)  # without the offsets of tokens in the text
                 lengths[first : first + len(found)] = [len(encoding.ids) for encoding in found]
                 ids.append(np.array([token for encoding in found for token in encoding.ids], np.int32))
                 advance(len(found))

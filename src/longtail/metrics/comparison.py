@@ -200,6 +200,8 @@ def compare(
     for name, p_value, adjusted in zip(chosen, p_values, adjust(p_values, correction).tolist(), strict=True):
         difference = scores_b[name] - scores_a[name]
         low, high = ends(difference, found[name][0], level, parts=name.partition("@")[0] in OVER_LABELS)
+        if a.n_rows < 2 and not np.isnan(difference):
+            low, high = -100.0, 100.0  # one row says nothing of others
         compared[name] = Difference(scores_a[name], scores_b[name], difference, low, high, p_value, adjusted)
     return Comparison(
         compared,

@@ -68,7 +68,7 @@ def bootstrap(
     Metrics that are ratios of sums over rows (all but the two below) get the percentiles of drawings with replacement,
     of as many rows as there are. Coverage ``C`` and ``macroF1`` are means over labels, and labels with few rows vanish
     from such drawings; they get the percentiles of parts without replacement, three quarters of the rows each, scaled
-    and centred on the value.
+    and centred on the value. The interval of a single row is 0 to 100: it says nothing of others.
 
     Parameters
     ----------
@@ -99,7 +99,7 @@ def bootstrap(
     evaluator = Evaluator(truth.shape[1], inverse_propensity=inverse_propensity, ks=ks).update(top, truth)
     resampler = Resampler(top, truth, evaluator)
     drawn = resample(resampler.metrics, resampler.n_rows, resamples, seed=seed, threads=threads)
-    return _intervals(resampler.scores, dict(zip(resampler.keys, drawn, strict=True)), level)
+    return _intervals(resampler.scores, dict(zip(resampler.keys, drawn, strict=True)), level, resampler.n_rows)
 
 
 def bootstrap_by_frequency(
@@ -158,15 +158,18 @@ def bootstrap_by_frequency(
 
     drawn = resample(score, resampler.n_rows, resamples, seed=seed, threads=threads)
     return {
-        item.name: _intervals(item.scores, dict(zip(item.scores, of_bin, strict=True)), level)
+        item.name: _intervals(item.scores, dict(zip(item.scores, of_bin, strict=True)), level, resampler.n_rows)
         for item, of_bin in zip(table, drawn, strict=True)
     }
 
 
-def _intervals(values: Mapping[str, float], drawn: Mapping[str, Matrix], level: float) -> dict[str, Interval]:
-    """Put an interval around each value; percentages end at 0 and 100."""
+def _intervals(
+    values: Mapping[str, float], drawn: Mapping[str, Matrix], level: float, n_rows: int
+) -> dict[str, Interval]:
+    """Put an interval around each value; percentages end at 0 and 100, and one row says nothing of others."""
     intervals = {}
     for name, value in values.items():
         pair = ends(value, drawn[name], level, parts=name.partition("@")[0] in OVER_LABELS)
+        pair = pair if n_rows > 1 or np.isnan(value) else (0.0, 100.0)
         intervals[name] = Interval(value, *np.clip(pair, 0.0, 100.0).tolist())
     return intervals
