@@ -23,13 +23,14 @@ _COSTS = {
     "peak_memory_mb": ("Peak memory, MB", "{:.0f}"),
     "model_mb": ("Model, MB", "{:.1f}"),
 }
+_QUICK = ("word-bag",)  # networks that take minutes
 _OPEN, _CLOSE = "<!-- discussion -->", "<!-- end of discussion -->"
 
 
 def all_recipes(networks: bool) -> list[Ours]:
-    """All recipes; networks where they are wanted."""
+    """All recipes; networks that take hours only where they are wanted."""
     found = [Ours(recipe.name) for recipe in recipes()]
-    return [mine for mine in found if networks or not mine.is_network]
+    return [mine for mine in found if networks or not mine.is_network or mine.recipe in _QUICK]
 
 
 def page(
@@ -55,6 +56,7 @@ def page(
         "",
         "## Recipes",
         "",
+        *_left_out(all_ours),
     ]
     names = [data.name for data in sets]
     for metric in METRICS:
@@ -68,6 +70,13 @@ def page(
         ]
         lines += [f"### {title}", "", *markdown_table(["recipe", *names], rows)]
     return "\n".join([*lines, *sections])
+
+
+def _left_out(all_ours: Sequence[Ours]) -> list[str]:
+    """Which recipes are not on the page."""
+    left = [f"`{recipe.name}`" for recipe in recipes() if recipe.name not in {mine.recipe for mine in all_ours}]
+    told = f"Not run, because these networks take hours on a CPU (`--networks` runs them): {', '.join(left)}."
+    return [told, ""] if left else []
 
 
 def all_signs(gains: Sequence[Gain]) -> list[str]:
