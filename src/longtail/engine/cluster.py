@@ -27,6 +27,8 @@ _RETRIES = 8  # of a block whose worker or node was lost
 _LOOKED_EVERY = 2.0  # seconds, at how many cores there are
 _EMPTY = 60.0  # seconds without a core before a run is given up
 _CONNECTING = 10.0  # seconds
+_QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
+_LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}  # its name notwithstanding: for one machine alone, anywhere
 
 
 @contextmanager
@@ -60,8 +62,8 @@ def use_engine(engine: EngineName = "ray", *, address: str | None = None, thread
     """
     if engine not in get_args(EngineName):
         raise ParameterError("engine", engine, f"must be one of {', '.join(get_args(EngineName))}")
-    if address is not None and (not isinstance(address, str) or not address):
-        raise ParameterError("address", address, "must be auto or host:port, or None")
+    if address is not None:
+        check_address(address)
     cores = thread_count(threads)
     if engine == "threads":
         if address is not None:
@@ -207,33 +209,53 @@ def plain_block(block: Any) -> Any:
 @contextmanager
 def _connected(address: str | None, cores: int) -> Iterator[None]:
     """Join a cluster, or start one on this machine; who has joined one already stays there."""
-    import ray
+    with _environment(_QUIET if address is not None else _QUIET | _LOOPBACK):
+        import ray
 
-    if ray.is_initialized():
-        yield
-        return
-    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR, "configure_logging": True}
-    with _environment(RAY_USAGE_STATS_ENABLED="0", RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO="0"):
-        try:
-            if address is None:
-                store = max(min(_STORE, machine_memory() // 5), 80_000_000)
-                ray.init(
-                    num_cpus=cores, object_store_memory=store, include_dashboard=False, _node_ip_address="127.0.0.1",
-                    address="local", **quiet,
-                )  # fmt: skip
-            else:
-                _check_reachable(address)
-                ray.init(address=address, **quiet)
-        except (ConnectionError, RuntimeError, ValueError, TimeoutError, OSError) as error:
-            raise _unreachable(address, error) from error
+        if ray.is_initialized():
+            is_ours = False
+        else:
+            is_ours = True
+            _join(ray, address, cores)
     try:
         yield
     finally:
-        ray.shutdown()
+        if is_ours:
+            ray.shutdown()
+
+
+def _join(ray: Any, address: str | None, cores: int) -> None:
+    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
+    try:
+        if address is None:
+            store = max(min(_STORE, machine_memory() // 5), 80_000_000)
+            with _loopback_alone():
+                ray.init(
+                    address="local", num_cpus=cores, object_store_memory=store, include_dashboard=False,
+                    _node_ip_address="127.0.0.1", **quiet,
+                )  # fmt: skip
+        else:
+            _check_reachable(address)
+            ray.init(address=address, **quiet)
+    except (ConnectionError, RuntimeError, ValueError, TimeoutError, OSError) as error:
+        raise _unreachable(address, error) from error
 
 
 @contextmanager
-def _environment(**variables: str) -> Iterator[None]:
+def _loopback_alone() -> Iterator[None]:
+    """Let Ray take 127.0.0.1 for the address of this machine, also where it was imported before it was told to."""
+    from ray._private import ray_constants
+
+    before = getattr(ray_constants, "ENABLE_RAY_CLUSTER", None)
+    ray_constants.ENABLE_RAY_CLUSTER = False
+    try:
+        yield
+    finally:
+        ray_constants.ENABLE_RAY_CLUSTER = before
+
+
+@contextmanager
+def _environment(variables: dict[str, str]) -> Iterator[None]:
     """Set variables that are not set, and take them back afterwards: processes that are started meanwhile keep them."""
     new = {name: value for name, value in variables.items() if name not in os.environ}
     os.environ.update(new)
@@ -244,18 +266,23 @@ def _environment(**variables: str) -> Iterator[None]:
             os.environ.pop(name, None)
 
 
+def check_address(address: object, name: str = "address", wanted: str = "must be auto or host:port") -> None:
+    """Refuse what is no address of a cluster."""
+    if address in ("auto", "local") and (address == "auto" or "local" in wanted):
+        return
+    host, _, port = address.rpartition(":") if isinstance(address, str) else ("", "", "")
+    if not host or "/" in host or not port.isdecimal() or int(port) >= 2**16:
+        raise ParameterError(name, address, wanted)
+
+
 def _check_reachable(address: str) -> None:
     """Refuse an address where nobody answers; Ray itself would wait for minutes."""
-    if "://" in address:
-        raise ParameterError("address", address, "must be auto or host:port: start longtail on a node of the cluster")
-    if address in ("auto", "local"):
+    if address == "auto":
         return
-    host, colon, port = address.rpartition(":")
-    if not colon or not port.isdecimal():
-        raise ParameterError("address", address, "must be auto or host:port")
+    host, _, port = address.rpartition(":")
     try:
         socket.create_connection((host, int(port)), timeout=_CONNECTING).close()
-    except (OSError, OverflowError):
+    except OSError:
         raise InputError(f"No Ray cluster answers at {address}: ray start --head starts one.") from None
 
 
