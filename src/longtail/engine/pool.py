@@ -46,7 +46,7 @@ def thread_count(threads: int | None) -> int:
 
 
 def run_blocks(
-    work: Callable[[Block, StopFlag], Result] | Portable,
+    work: Callable[[Block, StopFlag], Result],
     blocks: Sequence[Block],
     *,
     threads: int | None = None,
