@@ -9,7 +9,7 @@ import sys
 import time
 import weakref
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from importlib.util import find_spec
 from typing import Any, Literal, get_args
 
@@ -28,6 +28,7 @@ _LOOKED_EVERY = 2.0  # seconds, at how many cores there are
 _EMPTY = 60.0  # seconds without a core before a run is given up
 _CONNECTING = 10.0  # seconds
 _QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
+_LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "::1", "[::1]")
 _LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}  # its name notwithstanding: for one machine alone, anywhere
 
 
@@ -209,14 +210,15 @@ def plain_block(block: Any) -> Any:
 @contextmanager
 def _connected(address: str | None, cores: int) -> Iterator[None]:
     """Join a cluster, or start one on this machine; who has joined one already stays there."""
-    with _environment(_QUIET if address is not None else _QUIET | _LOOPBACK):
+    if address is not None:
+        address = _reachable(address)
+    is_here = address is None or address.rpartition(":")[0] in _LOOPBACK_HOSTS
+    with _environment(_QUIET | (_LOOPBACK if is_here else {})):
         import ray
 
-        if ray.is_initialized():
-            is_ours = False
-        else:
-            is_ours = True
-            _join(ray, address, cores)
+        is_ours = not ray.is_initialized()
+        if is_ours:
+            _join(ray, address, cores, is_here)
     try:
         yield
     finally:
@@ -224,26 +226,26 @@ def _connected(address: str | None, cores: int) -> Iterator[None]:
             ray.shutdown()
 
 
-def _join(ray: Any, address: str | None, cores: int) -> None:
-    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
+def _join(ray: Any, address: str | None, cores: int, is_here: bool) -> None:
+    how: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
+    if address is None:
+        store = max(min(_STORE, machine_memory() // 5), 80_000_000)
+        how |= {"address": "local", "num_cpus": cores, "object_store_memory": store, "include_dashboard": False}
+    else:
+        how["address"] = address
     try:
-        if address is None:
-            store = max(min(_STORE, machine_memory() // 5), 80_000_000)
-            with _loopback_alone():
-                ray.init(
-                    address="local", num_cpus=cores, object_store_memory=store, include_dashboard=False,
-                    _node_ip_address="127.0.0.1", **quiet,
-                )  # fmt: skip
-        else:
-            _check_reachable(address)
-            ray.init(address=address, **quiet)
+        with _loopback_alone() if is_here else nullcontext():
+            ray.init(**how, **({"_node_ip_address": "127.0.0.1"} if is_here else {}))
     except (ConnectionError, RuntimeError, ValueError, TimeoutError, OSError) as error:
         raise _unreachable(address, error) from error
 
 
 @contextmanager
 def _loopback_alone() -> Iterator[None]:
-    """Let Ray take 127.0.0.1 for the address of this machine, also where it was imported before it was told to."""
+    """Let Ray take 127.0.0.1 for the address of this machine, also where it was imported before it was told to.
+
+    Ray replaces it by an address that other machines can reach, and listens there, unless it knows of none.
+    """
     from ray._private import ray_constants
 
     before = getattr(ray_constants, "ENABLE_RAY_CLUSTER", None)
@@ -275,15 +277,26 @@ def check_address(address: object, name: str = "address", wanted: str = "must be
         raise ParameterError(name, address, wanted)
 
 
-def _check_reachable(address: str) -> None:
-    """Refuse an address where nobody answers; Ray itself would wait for minutes."""
+def _reachable(address: str) -> str:
+    """Host and port of a cluster; refused where nobody answers, because Ray itself would wait for minutes."""
     if address == "auto":
-        return
+        address = os.environ.get("RAY_ADDRESS", "") or _running_here()
     host, _, port = address.rpartition(":")
     try:
         socket.create_connection((host, int(port)), timeout=_CONNECTING).close()
-    except OSError:
+    except (OSError, ValueError):
         raise InputError(f"No Ray cluster answers at {address}: ray start --head starts one.") from None
+    return address
+
+
+def _running_here() -> str:
+    """Address of the cluster that was started on this machine last."""
+    from ray._private.utils import read_ray_address
+
+    found = read_ray_address()
+    if not found:
+        raise InputError("No Ray cluster runs on this machine: ray start --head starts one.")
+    return str(found)
 
 
 def _unreachable(address: str | None, error: BaseException) -> LongtailError:
@@ -295,8 +308,6 @@ def _unreachable(address: str | None, error: BaseException) -> LongtailError:
         return InputError(f"Ray could not be started on this machine: {said[:200]}")
     if "ersion mismatch" in said:
         return InputError(f"The cluster at {address} has another version of Ray or Python: {said[:300]}")
-    if address == "auto" and isinstance(error, ConnectionError):
-        return InputError("No Ray cluster runs on this machine: ray start --head starts one.")
     return InputError(
         f"The cluster at {address} can't be joined: run this on one of its nodes, which "
         f"ray start --address={address} makes of a machine ({said[:200]})."

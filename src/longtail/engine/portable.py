@@ -6,6 +6,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from types import FunctionType, ModuleType
 from typing import Any, Protocol
 
 import numpy as np
@@ -102,7 +103,7 @@ def inheriting(work: Callable[..., Any]) -> Callable[..., Any]:
 def with_arrays(value: Any, change: Callable[[Array], Array]) -> Any:
     """Put other arrays in the place of all that an object holds, its parts included; gives the object.
 
-    Objects of longtail, sparse matrices, lists and dictionaries are changed, tuples are made anew.
+    Objects, lists and dictionaries are changed, tuples are made anew.
 
     Examples
     --------
@@ -113,6 +114,8 @@ def with_arrays(value: Any, change: Callable[[Array], Array]) -> Any:
 
 
 def _changed(value: Any, change: Callable[[Array], Array], known: dict[int, tuple[Any, Any]]) -> Any:
+    if isinstance(value, str | bytes | int | float | None | type | FunctionType | ModuleType):
+        return value
     if id(value) in known:
         return known[id(value)][1]
     if isinstance(value, np.ndarray):
@@ -122,16 +125,9 @@ def _changed(value: Any, change: Callable[[Array], Array], known: dict[int, tupl
         found = type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
     else:
         known[id(value)] = value, value  # before its parts, which may hold it
-        held: Any = {}
-        if isinstance(value, list):
-            held = range(len(value))
-        elif isinstance(value, dict):
-            held = list(value)
-        elif type(value).__module__.startswith(("longtail.", "scipy.sparse")) and hasattr(value, "__dict__"):
-            held = list(vars(value))
-        parts_of = value if isinstance(value, list | dict) else getattr(value, "__dict__", {})
-        for name in held:
-            parts_of[name] = _changed(parts_of[name], change, known)
+        held: Any = value if isinstance(value, list | dict) else getattr(value, "__dict__", {})
+        for name in range(len(held)) if isinstance(held, list) else list(held):
+            held[name] = _changed(held[name], change, known)
         return value
     known[id(value)] = value, found  # which keeps the old one, so that its number stays its own
     return found
