@@ -10,9 +10,9 @@ import pytest
 
 os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")  # before the import: loopback alone
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-pytest.importorskip("ray", reason="needs the extra ray")
+ray = pytest.importorskip("ray", reason="needs the extra ray")
 
-from ray.cluster_utils import Cluster
+from ray.cluster_utils import Cluster  # noqa: E402
 
 STORE = 100_000_000
 SOON = {  # a dead node is noticed within seconds, where Ray would take its time

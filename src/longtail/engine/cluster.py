@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import socket
 import sys
+import threading
 import time
 import weakref
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -154,6 +156,18 @@ class RayCluster:
                 with suppress(Exception):
                     ray.cancel(reference, force=self._interrupted)
 
+    def together(self, owner: Any, method: str, arguments: tuple[Any, ...]) -> Any:
+        """Call a method in a process for each GPU, or for each core, which train one network together.
+
+        They join `torch.distributed` through Ray Train. Gives what the first one gives.
+        """
+        from longtail.engine.cluster_training import run_together
+
+        ray = self._ray
+        references = [ray.put(with_arrays(thing, plain)) for thing in (owner, arguments)]
+        gpus = int(ray.cluster_resources().get("GPU", 0))
+        return run_together(ray, references, method, self.cpus, gpus)
+
     def interrupt(self) -> None:
         """End all runs, also those that other threads wait for."""
         self._interrupted = True
@@ -234,10 +248,21 @@ def _join(ray: Any, address: str | None, cores: int, is_here: bool) -> None:
     else:
         how["address"] = address
     try:
-        with _loopback_alone() if is_here else nullcontext():
+        with _own_signals(), _loopback_alone() if is_here else nullcontext():
             ray.init(**how, **({"_node_ip_address": "127.0.0.1"} if is_here else {}))
     except (ConnectionError, RuntimeError, ValueError, TimeoutError, OSError) as error:
         raise _unreachable(address, error) from error
+
+
+@contextmanager
+def _own_signals() -> Iterator[None]:
+    """Take back what Ray does when the process is told to terminate: we stop Ray ourselves."""
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, before)
 
 
 @contextmanager

@@ -65,6 +65,9 @@ class Engine(Protocol):
     ) -> Generator[Any]:  # pragma: no cover
         """Work on all blocks and give the results in their order; `finished` hears of each as it ends."""
 
+    def together(self, owner: Any, method: str, arguments: tuple[Any, ...]) -> Any:
+        """Call a method in several processes that train one network together; gives what the first one gives."""
+
     def interrupt(self) -> None:
         """Stop everything that runs: the user has pressed Ctrl-C."""
 
