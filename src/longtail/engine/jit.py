@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 
 from numba import njit
 
+from longtail.engine.compile_once import compile_once
+
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
@@ -46,6 +48,7 @@ def _compiled(function: Any, **options: Any) -> Any:
     index: Any = getattr(getattr(dispatcher, "_cache", None), "_cache_file", None)
     if hasattr(index, "_source_stamp"):
         index._source_stamp = (index._source_stamp, _package_stamp())
+    compile_once(dispatcher)
     return dispatcher
 
 

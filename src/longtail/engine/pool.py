@@ -1,4 +1,4 @@
-"""The one place where work is spread over threads: blocks in, results out in the order of the blocks."""
+"""The one place where work is spread, over threads or a cluster: blocks in, results out in the order of the blocks."""
 
 from __future__ import annotations
 
@@ -11,12 +11,21 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from longtail.engine.portable import Portable, current_engine, inheriting
 from longtail.engine.progress import progress_bar
 from longtail.errors import Interrupted, ParameterError
 
 Block = TypeVar("Block")
 Result = TypeVar("Result")
 StopFlag = np.ndarray[tuple[int], np.dtype[np.uint8]]
+
+_most: int | None = None  # threads of this process
+
+
+def limit_threads(most: int | None) -> None:
+    """Let this process use so many threads at most, whatever it is asked for: a worker has the cores it was given."""
+    global _most
+    _most = most
 
 
 def thread_count(threads: int | None) -> int:
@@ -28,10 +37,12 @@ def thread_count(threads: int | None) -> int:
     3
     """
     if threads is None:
+        if _most is not None:
+            return _most
         return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if isinstance(threads, bool) or not isinstance(threads, int | np.integer) or threads < 1:
         raise ParameterError("threads", threads, "must be a whole number of at least 1, or None for all cores")
-    return int(threads)
+    return min(int(threads), _most or int(threads))
 
 
 def run_blocks(
@@ -51,7 +62,8 @@ def run_blocks(
     Parameters
     ----------
     work : callable
-        Called as ``work(block, stop)``; releases the interpreter lock where it takes long.
+        Called as ``work(block, stop)``; releases the interpreter lock where it takes long. A `Portable` goes to the
+        engine that is current, if there is one.
     blocks : sequence
         What to work on; at most two blocks a thread are in flight, so results don't pile up.
     threads : int, optional
@@ -71,37 +83,60 @@ def run_blocks(
     >>> list(run_blocks(lambda block, stop: block * block, [1, 2, 3], threads=2))
     [1, 4, 9]
     """
-    count = thread_count(threads)
+    count, engine = thread_count(threads), current_engine() if isinstance(work, Portable) else None
     steps = [size(block) if size else 1 for block in blocks]
-    stop: StopFlag = np.zeros(1, np.uint8)
-    finished = 0  # steps
+    done = 0  # steps
     with progress_bar(description, sum(steps), unit) as advance:
-        pool = ThreadPoolExecutor(count, thread_name_prefix="longtail")
-        # A queue: concurrent.futures.wait can leave its locks held when Ctrl-C comes at the wrong moment.
-        finished_blocks: SimpleQueue[tuple[int, Future[Result]]] = SimpleQueue()
-        done: dict[int, Result] = {}
-        submitted = running = next_out = 0
+
+        def finished(index: int) -> None:
+            nonlocal done
+            done += steps[index]
+            advance(steps[index])
+
+        if engine is not None and isinstance(work, Portable):
+            results = engine.run(work, blocks, finished)
+        else:
+            results = _on_threads(work, blocks, count, finished)
         try:
-            while next_out < len(blocks):
-                while submitted < len(blocks) and running + len(done) < 2 * count:
-                    future = pool.submit(work, blocks[submitted], stop)
-                    future.add_done_callback(partial(_announce, finished_blocks, submitted))
-                    submitted += 1
-                    running += 1
-                index, future = finished_blocks.get()
-                running -= 1
-                done[index] = future.result()
-                finished += steps[index]
-                advance(steps[index])
-                while next_out in done:
-                    result = done.pop(next_out)
-                    next_out += 1
-                    yield result
+            yield from results
         except KeyboardInterrupt:
-            raise _interrupted(description, finished, sum(steps), unit) from None
+            raise _interrupted(description, done, sum(steps), unit) from None
         finally:
-            stop[0] = 1
-            pool.shutdown(wait=True, cancel_futures=True)
+            results.close()
+
+
+def _on_threads(
+    work: Callable[[Block, StopFlag], Result], blocks: Sequence[Block], count: int, finished: Callable[[int], None]
+) -> Generator[Result]:
+    engine, work = current_engine(), inheriting(work)
+    stop: StopFlag = np.zeros(1, np.uint8)
+    pool = ThreadPoolExecutor(count, thread_name_prefix="longtail")
+    # A queue: concurrent.futures.wait can leave its locks held when Ctrl-C comes at the wrong moment.
+    finished_blocks: SimpleQueue[tuple[int, Future[Result]]] = SimpleQueue()
+    done: dict[int, Result] = {}
+    submitted = running = next_out = 0
+    try:
+        while next_out < len(blocks):
+            while submitted < len(blocks) and running + len(done) < 2 * count:
+                future = pool.submit(work, blocks[submitted], stop)
+                future.add_done_callback(partial(_announce, finished_blocks, submitted))
+                submitted += 1
+                running += 1
+            index, future = finished_blocks.get()
+            running -= 1
+            done[index] = future.result()
+            finished(index)
+            while next_out in done:
+                result = done.pop(next_out)
+                next_out += 1
+                yield result
+    except KeyboardInterrupt:
+        if engine is not None:
+            engine.interrupt()  # what the threads wait for
+        raise
+    finally:
+        stop[0] = 1
+        pool.shutdown(wait=True, cancel_futures=True)
 
 
 def in_chunks(

@@ -96,6 +96,39 @@ def is_resumable() -> bool:
     return _resumption.get() is not None
 
 
+def place() -> tuple[str, int] | None:
+    """Where finished blocks outlive this run, and how many files have been opened there; for other processes."""
+    resumption = _resumption.get()
+    return None if resumption is None else (str(resumption.directory.resolve()), resumption.opened)
+
+
+@contextmanager
+def taken_up(place: tuple[str, int] | None) -> Iterator[None]:
+    """Keep what is finished inside in the `place` of another process, where this one has the directory too."""
+    found = None
+    if place is not None and Path(place[0]).is_dir():
+        found = _Resumption(Path(place[0]))
+        found.opened = place[1]
+    token = _resumption.set(found)
+    try:
+        yield
+    finally:
+        _resumption.reset(token)
+
+
+def opened() -> int:
+    """How many files have been opened that outlive this run."""
+    resumption = _resumption.get()
+    return 0 if resumption is None else resumption.opened
+
+
+def count_as_opened(number: int) -> None:
+    """Let so many files count as opened: another process did."""
+    resumption = _resumption.get()
+    if resumption is not None:
+        resumption.opened = max(resumption.opened, number)
+
+
 def next_file() -> Path | None:
     """Name the file in which what is opened next is kept; None where nothing outlives the run.
 

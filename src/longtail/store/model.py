@@ -20,6 +20,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from longtail.corpus.dataset import Dataset
 from longtail.corpus.sparse import as_indicator
+from longtail.engine.pool import StopFlag, run_blocks
+from longtail.engine.portable import Portable, current_engine
 from longtail.engine.progress import progress_bar, show_progress
 from longtail.engine.topk import TopK
 from longtail.errors import InputError, ModelError, ParameterError
@@ -200,6 +202,15 @@ class Model:
         rows = self.rows(X)
         restriction = {"only": self._ids("only", only), "exclude": self._ids("exclude", exclude)}
         total = len(rows) if self.takes_texts else int(rows.shape[0])
+        if current_engine() is not None:
+            ranking = _Ranking(self.learner, {"k": k, "tail": tail, **restriction})
+            work = Portable(ranking, "rank", pack=lambda start: rows[start : start + _CHUNK_ROWS])
+            shards = range(0, total, _CHUNK_ROWS)
+            tops = run_blocks(
+                work, shards, description="predicting", unit="rows", size=lambda start: min(_CHUNK_ROWS, total - start)
+            )
+            yield from (self._scored(top, probabilities) for top in tops)
+            return
         with progress_bar("predicting", total, "rows") as advance:
             for start in range(0, total, _CHUNK_ROWS):
                 chunk = rows[start : start + _CHUNK_ROWS]
@@ -434,6 +445,17 @@ class Model:
                 "No row has a label that the model was trained on: use rows with the labels of its training data."
             )
         return Y, len(ids) - self.n_labels
+
+
+@dataclass(eq=False)
+class _Ranking:
+    """Ranks shards of rows, wherever it is sent to."""
+
+    learner: Learner
+    how: dict[str, Any]
+
+    def rank(self, rows: Any, stop: StopFlag) -> TopK:
+        return self.learner.predict_topk(rows, **self.how)
 
 
 def _embedded(learner: Any) -> Any:

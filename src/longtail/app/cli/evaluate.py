@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from longtail.app.cli.arguments import load_labelled, parse_places, parse_position
+from longtail.app.cli.clusters import OnCluster, on_cluster
 from longtail.app.cli.console import give_json, give_table, guarded, step
 
 if TYPE_CHECKING:
@@ -39,6 +41,7 @@ def evaluate(
     intervals: Annotated[
         bool, typer.Option("--intervals", help="Add 95 % intervals from 1,000 drawings of the test rows.")
     ] = False,
+    cluster: OnCluster = None,
     as_json: Annotated[bool, typer.Option("--json", help="Give the scores as one JSON object.")] = False,
 ) -> None:
     """Measure a model on rows whose labels are known.
@@ -48,7 +51,7 @@ labels more, recall R, and C, the share of labels that are found at least once. 
 average discounted gain ADG, F1 of deciding for the first k labels, and the Hamming loss of that, where less is better.
     """
     ks = parse_places("1,3,5" if k is None else ",".join(k))
-    with step("evaluating"):
+    with step("evaluating"), ExitStack() as scope:
         from longtail.engine.progress import show_progress
         from longtail.metrics import bootstrap
         from longtail.metrics.scores import shown
@@ -57,6 +60,7 @@ average discounted gain ADG, F1 of deciding for the first k labels, and the Hamm
         position = parse_position(tail)
         loaded = Model.load(model)
         ranges = {}
+        scope.enter_context(on_cluster(cluster))
         with show_progress():
             with step(f"reading {test}"):
                 dataset = load_labelled(test, loaded.label_names)

@@ -8,12 +8,14 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from longtail.app.cli.arguments import capped, check_out_file, parse_position
+from longtail.app.cli.clusters import OnCluster, on_cluster
 from longtail.app.cli.console import guarded, note, step
 from longtail.errors import InputError
 
@@ -49,6 +51,7 @@ def predict(
         bool, typer.Option("--probabilities", help="Give probabilities; the model must have been calibrated.")
     ] = False,
     names: Annotated[bool, typer.Option("--names", help="Give names of labels where the input has only ids.")] = False,
+    cluster: OnCluster = None,
 ) -> None:
     """Predict the k best labels of each row.
 
@@ -58,7 +61,7 @@ def predict(
 name that holds a space or begins with a quote stands in double quotes as a JSON string: "United States":1.25
     """
     outcome = "Nothing was written." if out else ""
-    with step("predicting", outcome=outcome):
+    with step("predicting", outcome=outcome), ExitStack() as scope:
         from longtail.corpus.streams import write_whole
         from longtail.engine.progress import show_progress
         from longtail.store import Model
@@ -71,6 +74,7 @@ name that holds a space or begins with a quote stands in double quotes as a JSON
             raise InputError("has no label names, because its training data had none: leave --names out.", path=model)
         if probabilities and loaded.calibration is None:
             raise InputError("has no probabilities yet: run longtail calibrate with held-out rows first.", path=model)
+        scope.enter_context(on_cluster(cluster))
         with show_progress():
             with step(f"reading {input}"):
                 dataset = _load(input)

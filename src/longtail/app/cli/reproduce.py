@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from longtail.app.cli.arguments import check_out_file
+from longtail.app.cli.clusters import OnCluster, on_cluster
 from longtail.app.cli.console import give, give_table, guarded, note, step
 from longtail.app.cli.tune import seconds_of
 from longtail.errors import ParameterError
@@ -59,6 +61,7 @@ def reproduce(
         typer.Option("--results", metavar="DIR", help="Where results are kept; the user's cache by default."),
     ] = None,
     out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write Markdown there too.")] = None,
+    cluster: OnCluster = None,
     plot: Annotated[
         Path | None,
         typer.Option("--plot", metavar="FILE", help="Draw gains, a figure, or both numbers: .svg, .png or .pdf."),
@@ -76,7 +79,7 @@ def reproduce(
         return
     if table != _RESULTS:
         find_table(table)
-    with step("reproducing"):
+    with step("reproducing"), ExitStack() as scope:
         from longtail.app.pictures.style import check_picture
         from longtail.app.reproduce.jobs import Runner
         from longtail.app.reproduce.sets import SWEPT_ROWS, at_hand
@@ -88,6 +91,7 @@ def reproduce(
         sets = at_hand(data)
         chosen = list(sets) if stand_ins is None else _chosen(stand_ins, sets)
         swept = [name for name in chosen if stand_ins is not None or sets[name].n_rows <= SWEPT_ROWS]
+        scope.enter_context(on_cluster(cluster, threads))
         runner = Runner(results, threads, None if limit is None else seconds_of(limit, "--limit"))
         work = _Work(sets, chosen, swept, networks, runner, table == _RESULTS)
         section = work.page(out) if table == _RESULTS else work.section(table)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from longtail.app.cli.arguments import parse_propensity, parse_settings, parse_tail
+from longtail.app.cli.clusters import OnCluster, on_cluster
 from longtail.app.cli.console import give, give_json, guarded, note, step
 from longtail.app.plans import FEATURES, compose, label_texts_of, published_propensity
 from longtail.errors import InputError, ParameterError
@@ -81,11 +83,12 @@ def train(
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on from what an interrupted run with the same arguments finished.")
     ] = False,
+    cluster: OnCluster = None,
     as_json: Annotated[bool, typer.Option("--json", help="Give the figures as one JSON object.")] = False,
 ) -> None:
     """Train a recipe on a data set and save the model."""
     unfinished = out.resolve().with_name(out.resolve().name + ".unfinished")
-    with step("preparing", outcome=lambda: _outcome(unfinished, resume)):
+    with step("preparing", outcome=lambda: _outcome(unfinished, resume)), ExitStack() as scope:
         from longtail.corpus import load
         from longtail.engine.progress import show_progress
         from longtail.engine.spool import discard_blocks, holds_blocks_only, resumable
@@ -102,6 +105,7 @@ def train(
         )
         if is_first():
             check_target(out)
+        scope.enter_context(on_cluster(cluster, threads))
         with show_progress(is_first()), step(f"reading {train}"):
             dataset = load(train)
         if not dataset.Y.nnz:

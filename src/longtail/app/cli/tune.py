@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from contextlib import ExitStack
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from longtail.app.cli.arguments import load_labelled, parse_propensity
+from longtail.app.cli.clusters import OnCluster, on_cluster
 from longtail.app.cli.console import give, give_json, give_table, guarded, note, step
 from longtail.errors import InputError, MissingExtraError, ParameterError
 
@@ -58,6 +60,7 @@ def tune(
     plot: Annotated[
         Path | None, typer.Option("--plot", metavar="FILE", help="Draw the front: .svg, .png or .pdf.")
     ] = None,
+    cluster: OnCluster = None,
     as_json: Annotated[bool, typer.Option("--json", help="Give everything as one JSON object.")] = False,
 ) -> None:
     """Search recipes and their parameters within a time, by two measures at once.
@@ -74,11 +77,12 @@ def tune(
     if not 0 < held_out < 1:
         raise ParameterError("--held-out", held_out, "must be a number between 0 and 1")
     seconds, measures, names = seconds_of(budget, "--budget"), _objectives(objectives), _recipes(recipes)
-    with step("searching", outcome="Nothing was trained."):
+    with step("searching", outcome="Nothing was trained."), ExitStack() as scope:
         from longtail.app.plans import published_propensity
         from longtail.app.tuning.front import front_of, picks_of
         from longtail.app.tuning.search import Search
         from longtail.engine.pool import thread_count
+        from longtail.engine.portable import current_engine
         from longtail.store.manifest import check_target
 
         if out is not None:
@@ -94,9 +98,11 @@ def tune(
         if folds is not None and folds > dataset.n_rows // _ROWS_OF_A_FOLD:
             most = dataset.n_rows // _ROWS_OF_A_FOLD
             raise ParameterError("--folds", folds, f"must be at most {most}: {train} has {dataset.n_rows} rows")
-        cores = thread_count(threads)
+        scope.enter_context(on_cluster(cluster, threads))
+        engine, cores = current_engine(), thread_count(threads)
+        most = cores if engine is None else engine.cpus
         search = Search(
-            dataset, names, measures, seconds, used, folds=folds, test_share=held_out, jobs=min(jobs or cores, cores),
+            dataset, names, measures, seconds, used, folds=folds, test_share=held_out, jobs=min(jobs or most, most),
             threads=cores, seed=seed,
         )  # fmt: skip
         _compiled(search)
@@ -124,7 +130,8 @@ def tune(
         note(f"The search was stopped before its time was over.{untrained}")
         raise typer.Exit(_INTERRUPTED)
     if out is not None:
-        _train(picks[pick], dataset, used, cores, seed, out, pick)
+        with on_cluster(cluster, threads):
+            _train(picks[pick], dataset, used, cores, seed, out, pick)
 
 
 def _searched(search: Search) -> Found:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -19,6 +21,8 @@ from longtail import __version__
 from longtail.app.reproduce.methods import Ours
 from longtail.app.reproduce.sets import AtHand
 from longtail.engine.disk_cache import cache_directory
+from longtail.engine.pool import StopFlag, run_blocks
+from longtail.engine.portable import Portable, current_engine
 
 METRICS = tuple(f"{name}@{k}" for name in ("P", "nDCG", "PSP", "PSnDCG", "C") for k in (1, 3, 5))
 COSTS = (
@@ -108,21 +112,61 @@ def code(networks: bool) -> str:
     return found.hexdigest()
 
 
+@dataclass(frozen=True)
+class Outcome:
+    """How the process of a job ended: why it failed, or what it wrote."""
+
+    failure: str = ""
+    figures: bytes = b""
+    ranking: bytes = b""
+
+
+@dataclass(frozen=True)
+class Station:
+    """Runs the process of a job, here or wherever it is sent to.
+
+    Parameters
+    ----------
+    limit : float, optional
+        Most seconds of a job.
+    """
+
+    limit: float | None = None
+
+    def run(self, order: dict[str, Any], stop: StopFlag | None = None) -> Outcome:
+        """Run one job."""
+        command = [sys.executable, "-m", "longtail.app.reproduce.job"]
+        with tempfile.TemporaryDirectory() as folder:
+            place = Path(folder) / "job"
+            given = json.dumps({**order, "out": str(place)})
+            try:
+                done = subprocess.run(
+                    command, input=given, capture_output=True, text=True, timeout=self.limit, check=False
+                )
+            except subprocess.TimeoutExpired:
+                return Outcome(f"took longer than {self.limit:,.0f} s")
+            if done.returncode:
+                killed = f"was killed by signal {-done.returncode}" if done.returncode < 0 else "stopped without a word"
+                return Outcome((done.stderr.strip().splitlines() or [killed])[-1])
+            return Outcome("", *(place.with_suffix(end).read_bytes() for end in (".json", ".npy")))
+
+
 class Runner:
-    """Runs jobs that have not run before.
+    """Runs jobs that have not run before: one after the other here, or all at once on a cluster.
 
     Parameters
     ----------
     directory : Path, optional
         Where results are kept; the user's cache when left out.
     threads : int, optional
+        Of a job. On a cluster each has one core, unless it is given more.
     limit : float, optional
         Most seconds of a job; one that takes longer is stopped, and is tried again the next time.
     """
 
     def __init__(self, directory: Path | None, threads: int | None = None, limit: float | None = None) -> None:
         self.directory = directory or (cache_directory() or Path("longtail-cache")) / "reproduce"
-        self.threads, self.limit = threads, limit
+        self.threads, self.limit = threads or (None if current_engine() is None else 1), limit
         self.failed: dict[Job, str] = {}
 
     def _place(self, job: Job) -> Path:
@@ -140,37 +184,42 @@ class Runner:
             return None
 
     def run(self, jobs: Sequence[Job], told: Callable[[str], None]) -> dict[Job, Result]:
-        """Run what isn't known yet, one after the other, and give everything that succeeded.
+        """Run what isn't known yet, and give everything that succeeded.
 
         What has failed is not tried again by the same runner.
         """
-        found: dict[Job, Result] = {}
-        for job in dict.fromkeys(jobs):
-            result = self.known(job)
-            if result is None and job not in self.failed:
-                told(f"{job.ours.name} on {job.data.name}")
-                result = self._started(job)
-            if result is not None:
-                found[job] = result
-        return found
+        wanted = list(dict.fromkeys(jobs))
+        new = [job for job in wanted if job not in self.failed and self.known(job) is None]
+        station = Station(self.limit)
+        if current_engine() is None:
+            for job in new:
+                told(_named(job))
+                self._keep(job, station.run(self._order(job)))
+        elif new:
+            told(_named(new[0]))
+            work = Portable(station, "run", pack=self._order, cpus=self.threads or 1)
+            for job, outcome in zip(new, run_blocks(work, new, description="training", unit="models"), strict=True):
+                self._keep(job, outcome)
+                told(_named(job))
+        return {job: result for job in wanted if (result := self.known(job)) is not None}
 
-    def _started(self, job: Job) -> Result | None:
-        self.directory.mkdir(parents=True, exist_ok=True)
-        order = {
+    def _order(self, job: Job) -> dict[str, Any]:
+        return {
             "name": job.data.name, "train": job.data.train, "test": job.data.test, "recipe": job.ours.recipe,
             "settings": dict(job.ours.settings), "seed": job.seed, "threads": self.threads, "task": job.task,
-            "out": str(self._place(job)),
         }  # fmt: skip
-        command = [sys.executable, "-m", "longtail.app.reproduce.job"]
-        try:
-            done = subprocess.run(
-                command, input=json.dumps(order), capture_output=True, text=True, timeout=self.limit, check=False
-            )
-        except subprocess.TimeoutExpired:
-            self.failed[job] = f"took longer than {self.limit:,.0f} s"
-            return None
-        if done.returncode:
-            killed = f"was killed by signal {-done.returncode}" if done.returncode < 0 else "stopped without a word"
-            self.failed[job] = (done.stderr.strip().splitlines() or [killed])[-1]
-            return None
-        return self.known(job)
+
+    def _keep(self, job: Job, outcome: Outcome) -> None:
+        if outcome.failure:
+            self.failed[job] = outcome.failure
+            return
+        self.directory.mkdir(parents=True, exist_ok=True)
+        for end, content in ((".npy", outcome.ranking), (".json", outcome.figures)):
+            path = self._place(job).with_suffix(end)
+            new = path.with_name(f"new-{os.getpid()}-{path.name}")
+            new.write_bytes(content)
+            os.replace(new, path)
+
+
+def _named(job: Job) -> str:
+    return f"{job.ours.name} on {job.data.name}"

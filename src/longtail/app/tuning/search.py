@@ -19,6 +19,8 @@ from longtail.app.tuning.front import Point
 from longtail.app.tuning.space import TAILS, has_dial, space_of
 from longtail.corpus.dataset import Dataset
 from longtail.corpus.splits import iterative_rows
+from longtail.engine.pool import StopFlag, run_blocks
+from longtail.engine.portable import Portable, current_engine, inheriting
 from longtail.errors import Interrupted
 from longtail.metrics import evaluate
 from longtail.propensity import JainPropensity
@@ -46,6 +48,55 @@ class Split:
     X_test: Any
     Y_test: sp.csr_array
     inverse: npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Judge:
+    """Trains on a split and scores on what it leaves, here or wherever it is sent to.
+
+    Parameters
+    ----------
+    split : Split
+    label_names : list of str, optional
+    objectives : sequence of str
+    propensity : JainPropensity
+    threads : int
+        Of a training.
+    seed : int
+    """
+
+    split: Split
+    label_names: list[str] | None
+    objectives: Sequence[str]
+    propensity: JainPropensity
+    threads: int
+    seed: int
+
+    def scored(
+        self, trial: tuple[str, dict[str, Any], Sequence[float], int], stop: StopFlag
+    ) -> tuple[npt.NDArray[np.float64], float]:
+        """Scores of a recipe with some settings at each position of the dial, and the seconds of its training.
+
+        The last part of `trial` is how many parts the rows are cut into, one of which is trained on.
+        """
+        (recipe, settings, tails, part), split = trial, self.split
+        plan = plan_of(
+            recipe, settings, self.propensity, threads=self.threads, seed=self.seed, label_names=self.label_names
+        )
+        learner: Any = plan if isinstance(split.X, list) else clone(plan.learner)
+        learner._data_propensity = self.propensity  # the dial of a model reckons with it too
+        some = np.arange(0, split.Y.shape[0], part)
+        X = [split.X[row] for row in some] if isinstance(split.X, list) else split.X[some]
+        start = time.perf_counter()
+        learner.fit(X, split.Y[some])
+        seconds = time.perf_counter() - start
+        k = max(int(name.partition("@")[2] or 5) for name in self.objectives)
+        rows = []
+        for tail in tails:
+            top = learner.predict_topk(split.X_test, k, tail=tail or None)
+            found = evaluate(top, split.Y_test, ks=_places(self.objectives), inverse_propensity=split.inverse)
+            rows.append([found[name] for name in self.objectives])
+        return np.array(rows), seconds
 
 
 @dataclass
@@ -91,7 +142,7 @@ class Search:
     test_share : float
         Share of the rows that the one split judges by; rare labels are on both sides, as in folds.
     jobs : int
-        Trials at once; each has ``threads // jobs`` threads.
+        Trials at once; each has ``threads // jobs`` threads, or one core of a cluster.
     threads : int
     seed : int
     """
@@ -111,6 +162,7 @@ class Search:
     def __post_init__(self) -> None:
         self.n_folds = self.folds or (_FOLDS if self.dataset.n_rows < _FOLDED_BELOW else 1)
         self._splits: dict[int, Split] = {}
+        self._judges: dict[int, Judge] = {}  # by the identity of their splits
         self._first_scores: list[tuple[tuple[float, ...], ...]] = []  # of each trained trial, by position of the dial
         self._tried: set[tuple[str, str]] = set()
         self._repeats = 0
@@ -144,7 +196,7 @@ class Search:
                 study.stop()
 
         try:
-            study.optimize(self._trial, timeout=self.budget, n_jobs=self.jobs, callbacks=[after])
+            study.optimize(inheriting(self._trial), timeout=self.budget, n_jobs=self.jobs, callbacks=[after])
         except (KeyboardInterrupt, Interrupted):
             if not self.found.points:
                 raise
@@ -219,29 +271,18 @@ class Search:
         self, recipe: str, settings: dict[str, Any], split: Split, tails: Sequence[float], part: int
     ) -> tuple[npt.NDArray[np.float64], float]:
         """Scores at each position of the dial after training on one of `part` parts of the rows, and its seconds."""
-        threads = max(self.threads // self.jobs, 1)
-        plan = plan_of(
-            recipe,
-            settings,
-            self.propensity,
-            threads=threads,
-            seed=self.seed,
-            label_names=self.dataset.label_names,
-        )
-        learner: Any = plan if isinstance(split.X, list) else clone(plan.learner)
-        learner._data_propensity = self.propensity  # the dial of a model reckons with it too
-        some = np.arange(0, split.Y.shape[0], part)
-        X = [split.X[row] for row in some] if isinstance(split.X, list) else split.X[some]
-        start = time.perf_counter()
-        learner.fit(X, split.Y[some])
-        seconds = time.perf_counter() - start
-        k = max(int(name.partition("@")[2] or 5) for name in self.objectives)
-        rows = []
-        for tail in tails:
-            top = learner.predict_topk(split.X_test, k, tail=tail or None)
-            found = evaluate(top, split.Y_test, ks=_places(self.objectives), inverse_propensity=split.inverse)
-            rows.append([found[name] for name in self.objectives])
-        return np.array(rows), seconds
+        with self._lock:
+            judge = self._judges.get(id(split))
+            if judge is None:
+                threads = 1 if current_engine() is not None else max(self.threads // self.jobs, 1)
+                names, measures = self.dataset.label_names, list(self.objectives)
+                judge = self._judges[id(split)] = Judge(split, names, measures, self.propensity, threads, self.seed)
+        trial = (recipe, settings, tuple(tails), part)
+        if current_engine() is None:
+            return judge.scored(trial, np.zeros(1, np.uint8))
+        found: tuple[npt.NDArray[np.float64], float]
+        (found,) = run_blocks(Portable(judge, "scored"), [trial], description="searching", unit="trials")
+        return found
 
     def split(self, number: int) -> Split:
         """A split, made at the first call; texts become features by the training rows alone."""

@@ -14,6 +14,7 @@ from longtail.engine.augmentation import Augmentation, copy_rows, labelled_rows
 from longtail.engine.l1_logistic import L1Memory, Limits
 from longtail.engine.ndcg_split import Relevance, ideal_gains
 from longtail.engine.pool import StopFlag, run_blocks
+from longtail.engine.portable import Portable
 from longtail.engine.rows import inverse_lengths
 from longtail.engine.tree_growing import GrownTree, Growth, grow_tree
 from longtail.learners.linear.training import digest_of, renumbered_by_frequency
@@ -71,9 +72,18 @@ class TreeTrainer:
     def grow(self, numbers: range, threads: int) -> Generator[GrownTree]:
         """Grow the trees with these numbers, in their order."""
         try:
-            yield from run_blocks(self.grow_one, numbers, threads=threads, description="growing trees", unit="trees")
+            work = Portable(self, "grow_one")
+            yield from run_blocks(work, numbers, threads=threads, description="growing trees", unit="trees")
         finally:
             self._of_thread = threading.local()  # the threads are gone, their memory may go too
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What it takes to grow trees elsewhere."""
+        return {name: value for name, value in vars(self).items() if name not in ("Y", "_of_thread")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._of_thread = threading.local()
 
     def grow_one(self, number: int, stop: StopFlag) -> GrownTree:
         """Grow one tree; its number decides its random state."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,7 @@ from longtail.engine.block_solver import Memory, Rows, solve_block
 from longtail.engine.lanes import LANES
 from longtail.engine.node_rows import gather_positives, gather_rows, size_of_rows
 from longtail.engine.pool import StopFlag, run_blocks
+from longtail.engine.portable import Portable
 from longtail.learners.label_trees.chunk_weights import EncodedBlock, NodePrecision
 from longtail.learners.label_trees.forest import LabelForest
 from longtail.learners.linear.problem import Settings, bias_start, lane_costs, make_problem, random_state
@@ -107,6 +108,7 @@ class NodeTrainer:
 
     def __post_init__(self) -> None:
         X = self.X
+        self._shape, self._values = X.shape, X.data
         self._by_frequency, self._indices = renumbered_by_frequency(X)
         self._indptr = X.indptr.astype(np.int64, copy=False)
         self._squares = (row_squares(X) * self.scales * self.scales + self.settings.bias**2).astype(np.float32)
@@ -149,7 +151,7 @@ class NodeTrainer:
         """Train blocks of one level and give them in their order."""
         try:
             yield from run_blocks(
-                lambda block, stop: self.solve(depth, level, block, stop),
+                Portable(self, "solve", (depth, level)),
                 blocks,
                 threads=threads,
                 description=f"training level {depth + 1} of {len(self._level_starts) - 1}",
@@ -163,18 +165,27 @@ class NodeTrainer:
         """Give the working memory of the nodes back."""
         self._spare = SimpleQueue()
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What it takes to solve blocks elsewhere: the labels are in the level, and X is there once."""
+        left_out = ("X", "Y", "_labels_by_column", "_spare")
+        return {name: value for name, value in vars(self).items() if name not in left_out}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self.release()
+
     def solve(self, depth: int, level: Level, block: NodeBlock, stop: StopFlag) -> EncodedBlock:
         """Train one block on the rows of its node."""
         try:
             scratch = self._spare.get_nowait()
         except Empty:
-            scratch = _Scratch(*self.X.shape)
+            scratch = _Scratch(*self._shape)
         settings = self.settings
         members, columns = self._members(depth, block.node)
         members, columns = members[block.first : block.last], columns[block.first : block.last]
         at = block.node - self._level_starts[depth]
         chosen = level.rows[level.row_starts[at] : level.row_starts[at + 1]]
-        rows, features = scratch.gather(self._indptr, self._indices, self.X.data, self.scales, self._squares, chosen)
+        rows, features = scratch.gather(self._indptr, self._indices, self._values, self.scales, self._squares, chosen)
         rows = rows._replace(bias=np.float32(settings.bias))
         positives = scratch.positives(level.member_starts, level.member_rows, columns, chosen)
         if self.augmentation is not None and (members >= 0).any():
@@ -192,7 +203,7 @@ class NodeTrainer:
         solve_block(rows, problem, memory, random_state(settings, block.number), stop)
         solved = EncodedBlock.encoded(
             memory.weights, memory.bias_weights, self._by_frequency[features], members, settings.prune_below,
-            self.precision, self.X.shape[1],
+            self.precision, self._shape[1],
         )  # fmt: skip
         self._spare.put(scratch)
         return solved

@@ -18,6 +18,7 @@ from longtail.engine.block_loss import block_losses
 from longtail.engine.block_solver import Memory, Problem, Rows, solve_block
 from longtail.engine.lanes import LANES, from_bfloat16, to_bfloat16
 from longtail.engine.pool import StopFlag, run_blocks
+from longtail.engine.portable import Portable
 from longtail.engine.rows import count_features, inverse_lengths, squared_lengths
 from longtail.learners.linear.problem import (
     Settings,
@@ -69,6 +70,7 @@ class BlockTrainer:
 
     def __post_init__(self) -> None:
         X = self.X
+        self._shape = X.shape
         self._by_frequency, indices = renumbered_by_frequency(X)
         self.rows = Rows(
             indptr=X.indptr.astype(np.int64, copy=False),
@@ -91,7 +93,7 @@ class BlockTrainer:
         """Train the blocks from the one with number `first` on, and give them in their order."""
         try:
             yield from run_blocks(
-                lambda block, stop: self.solve(blocks[block], block, stop),
+                Portable(self, "solve_numbered", pack=lambda block: (block, blocks[block])),
                 range(first, len(blocks)),
                 threads=threads,
                 description="training labels",
@@ -105,22 +107,35 @@ class BlockTrainer:
         """Give the working memory of the blocks back."""
         self._spare = SimpleQueue()
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What it takes to solve blocks elsewhere: X is there once, as `rows`."""
+        return {name: value for name, value in vars(self).items() if name not in ("X", "_spare")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self.release()
+
+    def solve_numbered(self, block: tuple[int, Labels], stop: StopFlag) -> SolvedBlock:
+        """Train a block that is given as its number and its labels."""
+        number, labels = block
+        return self.solve(labels, number, stop)
+
     def solve(self, labels: Labels, number: int, stop: StopFlag) -> SolvedBlock:
         """Train one block; its `number` decides the order in which rows are visited."""
         try:
             scratch = self._spare.get_nowait()
         except Empty:
-            scratch = _Scratch(Memory.allocate(*self.X.shape), CopyRoom())
+            scratch = _Scratch(Memory.allocate(*self._shape), CopyRoom())
         settings, rows, positives = self.settings, self.rows, _positives(self.Y, labels)
         if self.augmentation is not None:
             copied = positives[0]
             rows = scratch.room.append(rows, copied, copied, self.augmentation, normalise=self.normalise, same=True)
-            positives = copied_positives(positives, copied, int(self.X.shape[0]), self.augmentation.copies)
+            positives = copied_positives(positives, copied, int(self._shape[0]), self.augmentation.copies)
             scratch = scratch.with_rows(len(rows.indptr) - 1)
         memory = scratch.memory
         cost = lane_costs(settings, self.costs.take(labels))
         memory.weights[:] = 0
-        memory.bias_weights[:] = start = bias_start(settings, np.diff(self.Y.indptr)[labels], self.X.shape[0])
+        memory.bias_weights[:] = start = bias_start(settings, np.diff(self.Y.indptr)[labels], self._shape[0])
         problem = make_problem(settings, rows, positives, cost)
         solve_block(rows, problem, memory, random_state(settings, number), stop)
         thresholds = np.full(LANES, settings.prune_below, np.float32)

@@ -17,6 +17,7 @@ from longtail.engine.augmentation import Augmentation, with_copies
 from longtail.engine.checkpoint import Checkpoint
 from longtail.engine.memory import check_room, parse_memory, resident_memory
 from longtail.engine.pool import thread_count
+from longtail.engine.portable import current_engine
 from longtail.engine.progress import show_progress
 from longtail.engine.tensors import Tensors
 from longtail.engine.topk import TopK
@@ -230,10 +231,23 @@ class NeuralClassifier(NeuralRanker):
         self._train(X, Y, augmentation)
 
     def _train(self, X: sp.csr_array, Y: sp.csr_array, augmentation: Augmentation | None) -> None:
+        """Train here, or in all processes of a cluster."""
+        self._check_label_texts(Y.shape[1])
+        engine = current_engine()
+        if engine is None:
+            self._train_here(X, Y, augmentation)
+        else:
+            self.__dict__.update(engine.together(self, "_trained", (X, Y, augmentation)))
+
+    def _trained(self, X: sp.csr_array, Y: sp.csr_array, augmentation: Augmentation | None) -> dict[str, Any]:
+        """Train, and give what was learnt."""
+        self._train_here(X, Y, augmentation)
+        return {name: value for name, value in vars(self).items() if name.endswith("_")}
+
+    def _train_here(self, X: sp.csr_array, Y: sp.csr_array, augmentation: Augmentation | None) -> None:
         from longtail.engine.torch_threads import one_torch_thread
         from longtail.learners.neural.parallel import chosen_device, join
 
-        self._check_label_texts(Y.shape[1])
         share = min(float(self.held_out), _JUDGED_ROWS / Y.shape[0])
         chosen, held_out = split_rows(Y, self.label_counts_, share, int(self.seed))
         trained, labels = X[chosen], Y[chosen]

@@ -1,0 +1,368 @@
+"""Ray as the engine, on a real cluster of two nodes: the same bits, whatever is killed."""
+
+import hashlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.base import clone
+
+from longtail import InstanceForest, LabelTree, Model, OneVsRest, recipe, resumable, use_engine
+from longtail.corpus import Dataset, write_npz
+from longtail.engine import cluster as engine_cluster
+from longtail.engine.pool import limit_threads, run_blocks, thread_count
+from longtail.engine.portable import Portable, current_engine, own, with_arrays, writable
+from longtail.engine.spool import BlockSpool
+from longtail.errors import InputError, Interrupted, MissingExtraError, ParameterError
+from tests.engine.cluster import SmallCluster, ray
+from tests.learners.contract import small_data
+
+pytestmark = pytest.mark.xdist_group("cluster")
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    started = SmallCluster()
+    yield started
+    started.shutdown()
+
+
+@pytest.fixture(scope="module")
+def joined(cluster):
+    with use_engine(engine="ray", address=cluster.address):
+        engine = current_engine()
+        ray.get(engine._warming)
+        yield engine
+
+
+@pytest.fixture(scope="module")
+def data():
+    return small_data(n_rows=300, n_features=120, n_labels=500, seed=1)
+
+
+class Worker:
+    """Work whose every block says where it was done."""
+
+    def __init__(self, numbers=None):
+        self.numbers = np.arange(1000.0) if numbers is None else numbers
+        self.calls = 0
+
+    def square(self, number, stop):
+        self.calls += 1
+        time.sleep(0.03)
+        return self.numbers[number] ** 2, os.getpid(), self.calls
+
+    def threads(self, asked, stop):
+        return thread_count(asked)
+
+    def refuse(self, number, stop):
+        if number == 3:
+            raise InputError("is wrong.", path="train.txt", line=number)
+        if number == 4:
+            raise ParameterError("seed", object, "must be at least 0")
+        return number
+
+    def fail(self, number, stop):
+        return [][number]
+
+    def sleep(self, seconds, stop):
+        time.sleep(seconds)
+        return seconds
+
+    def writes(self, number, stop):
+        return self.numbers.flags.writeable, np.zeros(3)
+
+
+def digest_of(learner, folder):
+    """Hash of all arrays of a saved model."""
+    Model(learner).save(folder)
+    return [hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(folder.glob("*.npy"))]
+
+
+LEARNERS = {
+    "one-vs-rest": lambda threads: OneVsRest(threads=threads),
+    "one-vs-rest, pruned by its loss": lambda threads: OneVsRest(threads=threads, prune_rise=0.01),
+    "label tree": lambda threads: LabelTree(threads=threads, leaf_size=20),
+    "instance forest": lambda threads: InstanceForest(threads=threads, trees=4),
+    "pw-cb-dismec": lambda threads: recipe("pw-cb-dismec").set_params(threads=threads),
+    "pfastrexml": lambda threads: recipe("pfastrexml").set_params(learner__trees=4, threads=threads),
+    "ranknet+dismec": lambda threads: recipe("ranknet+dismec").set_params(threads=threads),
+    "taug+bonsai": lambda threads: recipe("taug+bonsai").set_params(threads=threads),
+}
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_one_thread_two_threads_and_a_cluster_give_the_same_bits(joined, data, tmp_path, name):
+    make, digests = LEARNERS[name], []
+    for threads in (1, 2):
+        with use_engine("threads"):
+            digests.append(digest_of(make(threads).fit(*data), tmp_path / str(threads)))
+    learner = make(2).fit(*data)
+    digests.append(digest_of(learner, tmp_path / "ray"))
+    assert len(digests[0]) > 1
+    assert digests[0] == digests[1] == digests[2]
+
+
+def test_heavy_work_is_really_done_elsewhere_on_both_nodes(joined):
+    found = list(run_blocks(Portable(Worker(), "square"), range(40), threads=1))
+    assert [value for value, _, _ in found] == [number**2 for number in range(40)]
+    pids = {pid for _, pid, _ in found}
+    assert os.getpid() not in pids
+    assert len(pids) >= 2
+    assert max(calls for _, _, calls in found) > 5, "the object was read anew for every block"
+    here = list(run_blocks(Worker().square, range(3), threads=1))
+    assert {pid for _, pid, _ in here} == {os.getpid()}
+
+
+def test_workers_keep_to_their_core(joined):
+    work = Portable(Worker(), "threads")
+    assert list(run_blocks(work, [None, 1, 8])) == [1, 1, 1]
+    assert list(run_blocks(Portable(Worker(), "threads", cpus=1), [4])) == [1]
+    limit_threads(None)
+    assert thread_count(8) == 8
+
+
+def test_arrays_are_those_that_kernels_know_and_results_are_our_own(joined):
+    numbers = np.arange(100_000.0)
+    numbers.flags.writeable = False
+    ((as_known, result),) = run_blocks(Portable(Worker(numbers), "writes"), [0])
+    assert as_known
+    result[0] = 1
+    assert not numbers.flags.writeable
+
+
+def test_an_error_of_longtail_comes_back_as_itself(joined):
+    with pytest.raises(InputError, match=r"^train.txt:3: is wrong.$") as raised:
+        list(run_blocks(Portable(Worker(), "refuse"), [1, 3]))
+    assert (raised.value.path, raised.value.line) == ("train.txt", 3)
+    with pytest.raises(ParameterError, match="seed must be at least 0"):
+        list(run_blocks(Portable(Worker(), "refuse"), [1, 4]))
+    with pytest.raises(IndexError, match="list index"):
+        list(run_blocks(Portable(Worker(), "fail"), [1]))
+
+
+def test_another_version_is_told(joined, monkeypatch):
+    monkeypatch.setattr(engine_cluster, "__version__", "0.0.9")
+    with pytest.raises(InputError, match=r"The cluster has longtail .*, and this is 0.0.9: install the same"):
+        list(run_blocks(Portable(Worker(), "square"), range(2)))
+
+
+def test_results_come_in_order_and_few_wait(joined):
+    seconds = [0.4, *[0.0] * 30]
+    begun = []
+
+    def pack(index):
+        begun.append(index)
+        return seconds[index]
+
+    results = run_blocks(Portable(Worker(), "sleep", pack=pack), range(len(seconds)))
+    assert next(results) == 0.4
+    assert len(begun) <= 12
+    results.close()
+    with pytest.raises(StopIteration):
+        next(results)
+
+
+@pytest.mark.parametrize("in_thread", [False, True])
+def test_ctrl_c_stops_the_cluster_too(cluster, in_thread):
+    threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT)).start()
+    begin = time.monotonic()
+
+    def nested(block, stop):
+        return list(run_blocks(Portable(Worker(), "sleep"), [60.0] * 4))
+
+    work, blocks = (nested, [60.0] * 4) if in_thread else (Portable(Worker(), "sleep"), [60.0] * 4)
+    with use_engine(address=cluster.address), pytest.raises(Interrupted, match="Stopped while sleeping: 0 of 4"):
+        list(run_blocks(work, blocks, threads=1, description="sleeping"))
+    assert time.monotonic() - begin < 15
+
+
+def test_a_model_predicts_on_the_cluster(joined, data, monkeypatch, tmp_path):
+    X, Y = data
+    with use_engine("threads"):
+        Model(recipe("bonsai").fit(X, Y)).save(tmp_path / "model")
+    model = Model.load(tmp_path / "model")
+    monkeypatch.setattr("longtail.store.model._CHUNK_ROWS", 64)
+    for how in ({}, {"tail": 0.5, "exclude": [1, 2]}):
+        tops = list(model.iter_topk(X, 5, **how))
+        with use_engine("threads"):
+            expected = list(model.iter_topk(X, 5, **how))
+        assert len(tops) == len(expected) == 5
+        for one, other in zip(tops, expected, strict=True):
+            np.testing.assert_array_equal(one.labels, other.labels)
+            np.testing.assert_array_equal(one.scores, other.scores)
+            assert one.scores.flags.writeable
+
+
+def long_training():
+    """Twenty blocks of labels that take a second or two."""
+    rng = np.random.default_rng(0)
+    Y = sp.random_array((3000, 20 * 64), density=0.003, rng=rng, format="csr", dtype=np.float32)
+    Y[0, :] = 1
+    X = sp.csr_array(Y @ sp.random_array((20 * 64, 3000), density=0.02, rng=rng, format="csr", dtype=np.float32))
+    return X, sp.csr_array(Y)
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory):
+    X, Y = long_training()
+    return X, Y, digest_of(recipe("dismec").fit(X, Y), tmp_path_factory.mktemp("expected") / "model")
+
+
+@pytest.mark.parametrize("killed", ["worker", "node"])
+def test_what_is_killed_is_worked_on_again(cluster, expected, monkeypatch, tmp_path, killed):
+    X, Y, digest = expected
+    append, at, kills = BlockSpool.append, [0], []
+
+    def kill_in_between(spool, arrays):
+        at[0] += 1
+        append(spool, arrays)
+        if at[0] >= 3 and not kills:
+            kills.append(cluster.kill_worker() if killed == "worker" else cluster.kill_other_node())
+
+    monkeypatch.setattr(BlockSpool, "append", kill_in_between)
+    with use_engine(address=cluster.address):
+        learner = recipe("dismec").fit(X, Y)
+    assert len(kills) == 1
+    assert at[0] == 20
+    assert digest_of(learner, tmp_path / "model") == digest
+    if killed == "node":
+        cluster.add()
+
+
+def test_a_training_goes_on_where_the_driver_was_killed(cluster, expected, tmp_path):
+    X, Y, digest = expected
+    write_npz(Dataset(X, Y), tmp_path / "train.npz")
+    program = "from longtail.app.cli import main; main()"
+    command = [sys.executable, "-c", program, "train", "dismec", "train.npz", "--out", "model"]
+    command += ["--cluster", cluster.address]
+    driver = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE)
+    blocks, deadline = tmp_path / "model.unfinished" / "0.blocks", time.monotonic() + 120
+    while not (blocks.exists() and blocks.stat().st_size > 10_000) and time.monotonic() < deadline:
+        assert driver.poll() is None, driver.stderr.read().decode()
+        time.sleep(0.01)
+    driver.kill()
+    driver.wait()
+    assert blocks.stat().st_size > 10_000
+    assert not (tmp_path / "model").exists()
+    again = subprocess.run([*command, "--resume"], cwd=tmp_path, capture_output=True, text=True)
+    assert again.returncode == 0, again.stderr
+    assert "Going on from what is in model.unfinished" in again.stderr
+    assert not blocks.exists()
+    assert digest == [
+        hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted((tmp_path / "model").glob("*.npy"))
+    ]
+
+
+def test_a_network_is_trained_by_all_processes_together(joined):
+    """With the loss curve that one process has."""
+    pytest.importorskip("torch", reason="the networks are trained with torch")
+    from longtail.learners import CNN, NeuralClassifier, RankingHead
+    from tests.learners.neural.test_neural_classifier import as_tokens
+
+    X, Y = small_data(n_rows=120)
+    encoder, head = (
+        CNN(filters=8, sizes=(1, 2), parts=1, hidden=32, dropout=0.0),
+        RankingHead(dimensions=16, dropout=0.0),
+    )
+    learner = NeuralClassifier(
+        encoder=encoder, head=head, passes=3, rate=0.01, head_rate=0.01, batch=16, at_once=3, held_out=0.25, threads=1
+    )
+    together = clone(learner).fit(as_tokens(X), Y)
+    with use_engine("threads"):
+        alone = learner.fit(as_tokens(X), Y)
+    np.testing.assert_allclose(together.history_["loss"], alone.history_["loss"], rtol=2e-4)
+    assert together.predict_topk(as_tokens(X), 3).labels.shape == (120, 3)
+
+
+def test_a_fit_that_was_interrupted_goes_on_with_another_engine(cluster, expected, monkeypatch, tmp_path):
+    X, Y, digest = expected
+    append = BlockSpool.append
+
+    def stop_after_five(spool, arrays):
+        append(spool, arrays)
+        if len(spool) == 5:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, use_engine(address=cluster.address):
+        patched.setattr(BlockSpool, "append", stop_after_five)
+        with pytest.raises(KeyboardInterrupt), resumable(tmp_path / "kept"):
+            recipe("dismec").fit(X, Y)
+    assert (tmp_path / "kept" / "0.blocks").exists()
+    with resumable(tmp_path / "kept"):
+        learner = recipe("dismec").fit(X, Y)
+    assert digest_of(learner, tmp_path / "model") == digest
+
+
+def test_without_an_address_a_cluster_is_started_and_stopped():
+    code = (
+        "import os, ray\n"
+        "from longtail import OneVsRest, use_engine\n"
+        "with use_engine(engine='ray', threads=1):\n"
+        "    print(ray.nodes()[0]['NodeManagerAddress'], int(ray.cluster_resources()['CPU']))\n"
+        "    print(OneVsRest().fit([[1, 0], [0, 1]], [[1, 0], [0, 1]]).predict_topk([[1, 0]], 1).labels)\n"
+        "print(ray.is_initialized())\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["127.0.0.1", "1", "[[0]]", "False"]
+    assert done.stderr == ""
+
+
+class TestRefusals:
+    def test_an_engine_that_is_none(self):
+        with pytest.raises(ParameterError, match="engine must be one of threads, ray"), use_engine("spark"):
+            pass
+        with pytest.raises(ParameterError, match="address must be left out"), use_engine("threads", address="auto"):
+            pass
+
+    @pytest.mark.parametrize("address", ["", "here", "host:", ":6379", "ray://host:10001", "host:70000", 6379])
+    def test_what_is_no_address(self, address):
+        with pytest.raises(ParameterError, match="address must be auto or host:port"), use_engine(address=address):
+            pass
+
+    def test_an_address_where_nobody_answers(self):
+        code = (
+            "from longtail import LongtailError, use_engine\n"
+            "try:\n"
+            "    with use_engine(address='127.0.0.1:1'): pass\n"
+            "except LongtailError as error: print(error)\n"
+        )
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        assert done.stdout == "No Ray cluster answers at 127.0.0.1:1: ray start --head starts one.\n"
+
+    def test_ray_is_an_extra(self, monkeypatch):
+        monkeypatch.setattr(engine_cluster, "find_spec", lambda name: None)
+        with pytest.raises(MissingExtraError, match=r'pip install "longtail\[ray\]"'), use_engine():
+            pass
+
+    @pytest.mark.parametrize(
+        ("said", "told"),
+        [
+            ("Version mismatch: The cluster was started with Ray 2.9", "another version of Ray or Python"),
+            ("cannot find a local Raylet", "run this on one of its nodes"),
+        ],
+    )
+    def test_why_a_cluster_cant_be_joined(self, said, told):
+        assert told in str(engine_cluster._unreachable("host:6379", RuntimeError(said)))
+
+
+def test_arrays_are_exchanged_wherever_they_are():
+    matrix = sp.csr_array(np.eye(3, dtype=np.float32))
+    frozen = np.arange(4)
+    frozen.flags.writeable = False
+    holder = {"a": [frozen, (frozen, "text")], "matrix": matrix}
+    holder["itself"] = holder
+    found = with_arrays(holder, writable)
+    assert found["a"][0].flags.writeable
+    assert found["a"][0] is found["a"][1][0]
+    assert np.shares_memory(found["a"][0], frozen)
+    assert own((matrix.data,))[0] is not matrix.data
+    for empty in (np.empty(0), np.empty((0, 3), np.int32)):
+        empty.flags.writeable = False
+        assert writable(empty).shape == empty.shape
