@@ -99,6 +99,12 @@ def is_resumable() -> bool:
     return _resumption.get() is not None
 
 
+def spill_directory() -> Path | None:
+    """Directory for temporary files of this run, which lies beside its finished blocks; None where nothing is kept."""
+    resumption = _resumption.get()
+    return resumption.directory if resumption is not None and resumption.directory.is_dir() else None
+
+
 def next_file() -> Path | None:
     """Name the file in which what is opened next is kept; None where nothing outlives the run.
 
@@ -129,8 +135,8 @@ class BlockSpool:
         self._path = path
         self._end = 0
         if path is None:
-            with writing(tempfile.gettempdir()):
-                self._file = cast(RawIOBase, tempfile.TemporaryFile(buffering=0))  # noqa: SIM115
+            with writing(spill_directory() or tempfile.gettempdir()):
+                self._file = cast(RawIOBase, tempfile.TemporaryFile(buffering=0, dir=spill_directory()))  # noqa: SIM115
             self._write(head)
             return
         with writing(path):
@@ -169,25 +175,29 @@ class BlockSpool:
 
     def append(self, arrays: Sequence[npt.NDArray[Any]]) -> None:
         """Write the arrays of one more block, each flat."""
-        payload = b"".join(array.tobytes() for array in arrays)
         sizes = b"".join(_ARRAY.pack(_DTYPES.index(array.dtype), len(array)) for array in arrays)
+        payload = [np.ascontiguousarray(array).view(np.uint8).data for array in arrays if len(array)]
+        checksum = zlib.crc32(sizes)
+        for part in payload:
+            checksum = zlib.crc32(part, checksum)
         place = self._end
-        self._write(_HEAD.pack(zlib.crc32(payload, zlib.crc32(sizes)), len(arrays)) + sizes + payload)
+        self._write(_HEAD.pack(checksum, len(arrays)) + sizes, *payload)
         self._places.append(place)
 
-    def _write(self, data: bytes) -> None:
+    def _write(self, *parts: bytes | memoryview) -> None:
         """Write at the end, whole or not at all: what a full disk cut off is taken back."""
         try:
             with writing(self._path or tempfile.gettempdir()):
                 self._file.seek(self._end)
-                left = memoryview(data)
-                while left:
-                    left = left[self._file.write(left) :]
+                for part in parts:
+                    left = memoryview(part)
+                    while left:
+                        left = left[self._file.write(left) or 0 :]
         except BaseException:
             with suppress(OSError):
                 self._file.truncate(self._end)
             raise
-        self._end += len(data)
+        self._end += sum(len(part) for part in parts)
 
     def _read(self, size: int) -> bytes:
         """Read so many bytes, fewer at the end of the file."""

@@ -17,7 +17,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import ClassifierTags
 from sklearn.utils.validation import check_is_fitted
 
-from longtail.corpus.sparse import as_indicator, as_rows
+from longtail.corpus.sparse import as_indicator, as_rows, for_kernels
 from longtail.engine.augmentation import Augmentation, with_copies
 from longtail.engine.topk import TopK
 from longtail.errors import InputError, ModelError, ParameterError
@@ -70,7 +70,7 @@ class Learner(BaseEstimator):
         self
         """
         self._check_parameters()
-        rows, labels = as_rows(X), as_indicator(Y)
+        rows, labels = for_kernels(as_rows(X)), for_kernels(as_indicator(Y))
         if rows.shape[0] != labels.shape[0]:
             raise InputError(f"X has {rows.shape[0]} rows and Y has {labels.shape[0]}: they must be the same rows.")
         if rows.shape[0] == 0 or rows.shape[1] == 0:
@@ -172,7 +172,7 @@ class Learner(BaseEstimator):
     def estimate(self, X: Any, Y: Any) -> Estimate:
         """Tell what `fit` would take, in time, memory and size of the model; the learner stays as it is."""
         self._check_parameters()
-        rows, labels = as_rows(X), as_indicator(Y)
+        rows, labels = for_kernels(as_rows(X)), for_kernels(as_indicator(Y))
         if rows.shape[0] != labels.shape[0]:
             raise InputError(f"X has {rows.shape[0]} rows and Y has {labels.shape[0]}: they must be the same rows.")
         return self._estimate(rows, labels)
@@ -309,7 +309,7 @@ class Learner(BaseEstimator):
         self.n_labels_ += int(Y.shape[1])
 
     def _check_rows(self, X: Any) -> sp.csr_array:
-        rows = as_rows(X)
+        rows = for_kernels(as_rows(X))
         if rows.shape[1] != self.n_features_in_:
             raise InputError(
                 f"X has {rows.shape[1]} features, but {type(self).__name__} is expecting {self.n_features_in_} "

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from sklearn.base import clone
 
+from longtail.corpus.sparse import chosen_rows
 from longtail.engine.stacking import FIRST_LOG_ODDS, LEAST, MOST, candidate_features, fit_logistic, look_up, n_features
 from longtail.engine.topk import TopK
 from longtail.errors import ModelError
@@ -114,15 +115,16 @@ class Stacked(Around):
         for number in range(folds.max() + 1):
             held_out = np.flatnonzero(folds == number)
             others = np.flatnonzero(folds != number) if folds.max() > 0 else held_out
-            fitted = [base.fit(X[others], Y[others]) for base in self._bases()]
-            part = self._drawn(held_out, folds.max() + 1)
-            top = self._candidates(fitted[0], X[part], None)
-            used = top.labels >= 0
+            part, rest = self._drawn(held_out, folds.max() + 1), chosen_rows(X, others)
+            fitted = [base.fit(rest, Y[others]) for base in self._bases()]
+            del rest
             for first in range(0, len(part), self._rows_at_once):
-                rows = slice(first, first + self._rows_at_once)
-                some = TopK(top.labels[rows], top.scores[rows])
-                features.append(self._features(fitted, X[part[rows]], some)[used[rows]])
-            truth.append(are_true(top, Y[part])[used])
+                rows = part[first : first + self._rows_at_once]
+                some = chosen_rows(X, rows)
+                top = self._candidates(fitted[0], some, None)
+                used = top.labels >= 0
+                features.append(self._features(fitted, some, top)[used])
+                truth.append(are_true(top, Y[rows])[used])
         known = np.concatenate([np.empty((0, n_features(len(fitted))), np.float32), *features])
         if sum(int(some.sum()) for some in truth) < _LEAST_TRUE:  # too few to learn from: the learner's own chances
             alone: npt.NDArray[np.float64] = np.eye(known.shape[1] + 1)[FIRST_LOG_ODDS]

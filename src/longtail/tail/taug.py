@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from longtail.corpus.sparse import chosen_rows
 from longtail.engine.augmentation import Augmentation, labelled_rows
 from longtail.engine.pool import StopFlag, run_blocks, thread_count
 from longtail.engine.spool import is_resumable
@@ -217,7 +218,7 @@ class TAug(Around):
         own = labelled_rows(of_side)
         if self.rows == "all" or len(own) in (0, X.shape[0]):
             return X, of_side
-        return X[own], of_side[own]
+        return chosen_rows(X, own), of_side[own]
 
     def _sides(self) -> list[_Side]:
         """Learners with the labels that theirs are, checked once."""

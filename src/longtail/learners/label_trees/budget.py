@@ -9,6 +9,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from longtail.engine import memory
+from longtail.engine.mapped import is_mapped
 from longtail.engine.memory import MemoryWatch, resident_memory
 from longtail.engine.pool import StopFlag, run_blocks
 from longtail.learners.estimate import Estimate
@@ -38,7 +39,8 @@ def _bytes_for(trainer: NodeTrainer, most_rows: int) -> int:
     n_rows, n_features = trainer.X.shape
     density = trainer.X.nnz / max(n_rows, 1)
     size = min(int(most_rows * density * 1.5), int(trainer.X.nnz))
-    return block_bytes(most_rows, min(size, n_features)) + 8 * size + 8 * n_features + 4 * n_rows
+    of_rows = 0 if is_mapped(trainer.X.data) else 8 * size
+    return block_bytes(most_rows, min(size, n_features)) + of_rows + 8 * n_features + 4 * n_rows
 
 
 def affordable_threads(trainer: NodeTrainer, level: Level, memory_limit: int | str | None, next_level: int = 0) -> int:
