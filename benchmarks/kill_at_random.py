@@ -288,6 +288,7 @@ def main() -> None:
     parser.add_argument("--only", default="", help="names of cases, joined by commas")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--dry", action="store_true", help="write no results")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="directory of the results")
     options = parser.parse_args()
     chosen = options.only.split(",") if options.only else [*(case.name for case in CASES), "saving", "converting"]
     os.environ["LONGTAIL_DEBUG"] = "0"
@@ -308,8 +309,10 @@ def main() -> None:
                 rows.append(run(folder, options.kills, rng))
                 print(rows[-1], flush=True)
     if not options.dry:
-        (RESULTS / "kills.json").write_text(json.dumps(rows, indent=1) + "\n")
-        (RESULTS / "kills.md").write_text(f"# Killed at random\n\n{__doc__.split(chr(10), 2)[2]}\n{table(rows)}")
+        (options.results / "kills.json").write_text(json.dumps(rows, indent=1) + "\n")
+        (options.results / "kills.md").write_text(
+            f"# Killed at random\n\n{__doc__.split(chr(10), 2)[2]}\n{table(rows)}"
+        )
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from math import isnan
 from numbers import Real
 from typing import Any, ClassVar, NamedTuple, Self
@@ -19,6 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from longtail.corpus.sparse import as_indicator, as_rows, for_kernels
 from longtail.engine.augmentation import Augmentation, with_copies
+from longtail.engine.memory import parse_memory
 from longtail.engine.topk import TopK
 from longtail.errors import InputError, ModelError, ParameterError
 from longtail.learners.dial import CANDIDATES, checked_tail, given_propensity
@@ -175,7 +177,8 @@ class Learner(BaseEstimator):
         rows, labels = for_kernels(as_rows(X)), for_kernels(as_indicator(Y))
         if rows.shape[0] != labels.shape[0]:
             raise InputError(f"X has {rows.shape[0]} rows and Y has {labels.shape[0]}: they must be the same rows.")
-        return self._estimate(rows, labels)
+        size = sum(part.nbytes for matrix in (rows, labels) for part in (matrix.data, matrix.indices, matrix.indptr))
+        return replace(self._estimate(rows, labels), data_mb=size / 1e6)
 
     def _check_parameters(self) -> None:
         """Refuse parameters that make no sense; called before any work starts."""
@@ -375,6 +378,19 @@ def nested(learner: Learner) -> Iterator[tuple[str, Learner]]:
         if isinstance(params[name], Learner):
             for path, part in nested(params[name]):
                 yield f"{name}__{path}", part
+
+
+def memory_limit_of(learner: Learner) -> int | None:
+    """Smallest memory limit of a learner and those that it wraps, in bytes; None where there is none.
+
+    Examples
+    --------
+    >>> from longtail import OneVsRest, Stacked
+    >>> memory_limit_of(Stacked(learner=OneVsRest(memory_limit="2GB")))
+    2000000000
+    """
+    limits = [getattr(part, "memory_limit", None) for _, part in nested(learner)]
+    return min((parse_memory(limit) for limit in limits if limit is not None), default=None)
 
 
 def checked_k(k: Any, name: str = "k") -> int:

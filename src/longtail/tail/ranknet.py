@@ -323,8 +323,7 @@ class RankNet(Around):
         size = 4 * int(self.blocks) * Y.shape[1] * (2 * int(self.width) + 1) / 1e6
         others = max(int(self.folds) - 1, 1)  # the folds together see the rows so many times
         return replace(
-            inner,
-            seconds=inner.seconds * (1 + others) + _SECONDS_A_VISIT * visits * int(self.passes),
+            inner.times(1 + others, alone=_SECONDS_A_VISIT * visits * int(self.passes)),
             model_mb=inner.model_mb + size,
             peak_memory_mb=inner.peak_memory_mb + 2 * size + 13e-6 * X.shape[0] * int(self.candidates),
         )

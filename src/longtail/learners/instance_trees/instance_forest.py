@@ -34,7 +34,7 @@ from longtail.learners.norms import norms_of_leaves
 from longtail.propensity.base import is_number
 from longtail.weighting import Weighting, get_weighting
 
-_ROWS_AT_ONCE, _SCALED_AT_ONCE = 4096, 1 << 14
+_ROWS_AT_ONCE, _SCALED_AT_ONCE = 4096, 1 << 10
 _NO_FLAGS, _NO_FACTORS = np.empty(0, np.bool_), np.empty(0, np.float32)
 _LARGEST = 1e30  # of C times the square of a value: sums over rows must stay in single precision
 

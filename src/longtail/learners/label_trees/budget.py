@@ -73,7 +73,7 @@ def estimate_nodes(trainer: NodeTrainer, negatives: int, memory_limit: int | str
     """
     forest, before = trainer.forest, resident_memory()
     blocks, starts = node_blocks(forest)
-    seconds, size, peak, each, threads = 0.0, 0.0, float(before), 0, trainer.threads
+    seconds, least, size, peak, each, threads = 0.0, 0.0, 0.0, float(before), 0, trainer.threads
     n_rows, candidates = int(trainer.X.shape[0]), level_bytes(trainer, negatives)
     for depth in range(forest.n_levels):
         first, last = (int(at) for at in forest.level_starts[depth : depth + 2])
@@ -106,6 +106,7 @@ def estimate_nodes(trainer: NodeTrainer, negatives: int, memory_limit: int | str
         trainer.release()
         seconds += float(stand_for @ tried[:, 0]) / min(threads, len(of_level))
         size += float(stand_for @ tried[:, 1])
+        least += float(tried[:, 0].max())  # levels wait for each other
         peak = max(peak, float(watch.peak))
     peak = max(peak, before + min(threads, max(len(blocks), 1)) * each + candidates, before + 2 * size + candidates)
     # Where blocks begin, nodes, the labels in them, and the counts of labels.
@@ -116,6 +117,8 @@ def estimate_nodes(trainer: NodeTrainer, negatives: int, memory_limit: int | str
         model_mb=(size + shape) / 1e6,
         block_mb=each / 1e6,
         threads=threads,
+        blocks=max(len(blocks), 1),
+        least_seconds=least,
     )
 
 

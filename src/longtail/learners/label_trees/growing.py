@@ -85,7 +85,7 @@ def _sent(
     block_starts: npt.NDArray[np.int64],
     depth: int,
     negatives: Negatives,
-    memory_limit: int | str | None,
+    memory_limit: int | str | None = None,
 ) -> sp.csr_array:
     """Which rows the levels above send to the nodes of level `depth`, as a 0/1 matrix; all to the roots."""
     forest, n = trainer.forest, int(trainer.X.shape[0])

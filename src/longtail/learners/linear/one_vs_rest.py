@@ -322,7 +322,8 @@ class OneVsRest(Learner):
 
     def _topk(self, X: sp.csr_array, k: int, allowed: npt.NDArray[np.bool_] | None) -> TopK:
         self.weights_.check(self.n_labels_)
-        return self.weights_.rank(X, row_scales(X, self.normalise), self.bias, k, allowed, self.threads)
+        scales, limit = row_scales(X, self.normalise), self.memory_limit
+        return self.weights_.rank(X, scales, self.bias, k, allowed, self.threads, memory_limit=limit)
 
     def _weighted_topk(
         self,
@@ -337,7 +338,7 @@ class OneVsRest(Learner):
         self.weights_.check(self.n_labels_)
         lane_factors = self.weights_.lane_factors(factors, self._slope)
         scales = row_scales(X, self.normalise)
-        return self.weights_.rank(X, scales, self.bias, k, allowed, self.threads, lane_factors)
+        return self.weights_.rank(X, scales, self.bias, k, allowed, self.threads, lane_factors, self.memory_limit)
 
 
 def _is_number(value: object) -> bool:

@@ -13,6 +13,7 @@ from sklearn.base import BaseEstimator
 
 from longtail.engine.lanes import LANES, from_bfloat16, to_bfloat16
 from longtail.engine.mapped import allocator
+from longtail.engine.memory import memory_in_use, parse_memory
 from longtail.engine.panels import LaneFactors, PanelWeights, collect_kept, count_kept, place_block, rank_rows
 from longtail.engine.pool import StopFlag, run_blocks, thread_count
 from longtail.engine.spool import BlockSpool
@@ -257,8 +258,12 @@ class BlockWeights(BaseEstimator):
         allowed: npt.NDArray[np.bool_] | None,
         threads: int | None,
         lane_factors: LaneFactors = _NO_FACTORS,
+        memory_limit: int | str | None = None,
     ) -> TopK:
-        """Rank the k best labels of each row; memory beyond the result holds the scores of a few rows at a time."""
+        """Rank the k best labels of each row; memory beyond the result holds the scores of a few rows at a time.
+
+        They are fewer where `memory_limit` leaves little room; the result is the same.
+        """
         n = X.shape[0]
         top = TopK(np.full((n, k), -1, np.int32), np.full((n, k), -np.inf, np.float32))
         indptr = X.indptr.astype(np.int64, copy=False)
@@ -266,6 +271,9 @@ class BlockWeights(BaseEstimator):
         if lanes == 0:
             return top
         most = max(1, min(_SCORES_AT_ONCE // lanes, _ROWS_AT_ONCE))
+        if memory_limit is not None:
+            room = parse_memory(memory_limit) - memory_in_use()
+            most = max(1, min(most, room // (2 * 4 * lanes * thread_count(threads))))
         at_once = -(-n // -(-n // most)) if n > most else max(1, min(n, max(64, -(-n // thread_count(threads)))))
         permitted = np.empty(0, np.bool_) if allowed is None else allowed
         weights = self._arrays
