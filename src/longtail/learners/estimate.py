@@ -83,7 +83,9 @@ class Estimate:
         """
         least = self.seconds if self.least_seconds is None else self.least_seconds
         workers = max(1, min(nodes * self.threads, self.blocks))
-        training = self.seconds if nodes == 1 else max(least, self.seconds * self.threads / workers)
+        training = self.seconds
+        if nodes > 1 and self.blocks > 1:
+            training = max(least, self.seconds * self.threads / workers)
         is_shared = nodes > 1 and (self.blocks > 1 or self.exchanged_mb > 0)
         if nodes > 1 and self.exchanged_mb > 0:
             workers, training = nodes * self.threads, self.seconds / nodes + 1e6 * self.exchanged_mb / network
