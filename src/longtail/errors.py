@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from errno import EDQUOT, EFBIG, ENOSPC
 from os import PathLike, fspath
 
 _MOST_SHOWN = 300  # characters of a value
@@ -67,6 +68,31 @@ class MissingExtraError(LongtailError, ImportError):
     def __init__(self, what: str, extra: str) -> None:
         self.extra = extra
         super().__init__(f'{what} needs an extra: pip install "longtail[{extra}]".')
+
+
+class DiskError(LongtailError):
+    """Something that could not be written: a full disk, a directory that vanished, no permission.
+
+    Parameters
+    ----------
+    error : OSError
+        What the system said.
+    path : path-like
+        What was being written.
+
+    Examples
+    --------
+    >>> import errno
+    >>> str(DiskError(OSError(errno.ENOSPC, "No space left on device"), path="model"))
+    'model: can\'t be written: No space left on device; free some space, or write elsewhere.'
+    """
+
+    def __init__(self, error: OSError, *, path: str | PathLike[str]) -> None:
+        self.path = fspath(path)
+        self.errno = error.errno
+        full = error.errno in (ENOSPC, EDQUOT, EFBIG)
+        advice = "; free some space, or write elsewhere." if full else "."
+        super().__init__(f"{self.path}: can't be written: {error.strerror or error}{advice}")
 
 
 class ModelError(LongtailError):

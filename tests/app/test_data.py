@@ -87,3 +87,21 @@ def test_verify(files, run):
     rows = "".join(f"{row % 159},{(row + 7) % 159} {row % 1836}:1\n" for row in range(2515))
     Path("test.txt").write_text(f"2515 1836 159\n{rows}")
     assert "test.txt is Bibtex, test: 2,515 rows" in run("data", "verify", "bibtex", "test.txt").stdout
+
+
+def test_convert_to_a_directory_of_arrays(run, tmp_path):
+    (tmp_path / "train.txt").write_text("2 1 2\n0 0:1\n1 0:2\n")
+    (tmp_path / "train.labels.txt").write_text("cat\ndog\n")
+    done = run("data", "convert", tmp_path / "train.txt", tmp_path / "train")
+    assert f"Wrote 2 rows to {tmp_path / 'train'}." in done.stderr
+    found = load(tmp_path / "train")
+    assert found.label_names == ["cat", "dog"]
+    assert found.X.toarray().tolist() == [[1], [2]]
+    run("data", "stats", tmp_path / "train")
+    run("train", "popularity", tmp_path / "train", "--out", tmp_path / "model")
+    assert run("predict", tmp_path / "model", tmp_path / "train", "--memory-limit", "1GB").stdout.count("\n") == 2
+    refused = run("data", "convert", tmp_path / "train.txt", tmp_path / "model", code=2)
+    assert "is not a directory of arrays" in " ".join(refused.stderr.split())
+    (tmp_path / "texts.jsonl").write_text('{"text": "a", "labels": ["b"]}\n')
+    texts = run("data", "convert", tmp_path / "texts.jsonl", tmp_path / "texts", code=2)
+    assert "has only texts" in " ".join(texts.stderr.split())

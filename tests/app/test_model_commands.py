@@ -194,3 +194,17 @@ def test_what_the_user_may_not_have_meant_is_said(model, texts, tmp_path):
     shown = run("evaluate", tmp_path / "calibrated", texts, "--intervals")
     assert shown.exit_code == 0
     assert "ECE" in shown.stdout
+
+
+def test_estimate_for_several_machines(texts):
+    one = as_json("estimate", "dismec", texts, "--threads", 1)
+    several = as_json("estimate", "dismec", texts, "--threads", 1, "--nodes", 4)
+    assert "cluster" not in one
+    cluster = several["cluster"]
+    assert cluster["nodes"] == 4
+    assert cluster["busy_threads"] == 1, "three labels are one block"
+    said = run("estimate", "fastxml", texts, "--threads", 1, "--nodes", 4).stdout
+    assert "On 4 nodes with 1 thread each, blocks spread evenly and the data once a node:" in said
+    assert "object store" in said
+    assert "can't be shared" in run("estimate", "popularity", texts, "--nodes", 3).stdout
+    assert run("estimate", "dismec", texts, "--nodes", 0).exit_code == 2

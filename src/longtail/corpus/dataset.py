@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from longtail.corpus.sparse import as_indicator, as_rows
+from longtail.corpus.sparse import as_indicator, as_rows, chosen_rows
 from longtail.errors import InputError, ParameterError
 
 
@@ -116,7 +116,7 @@ class Dataset:
             outside = int(ids.min() if ids.min() < 0 else ids.max())
             raise ParameterError("rows", outside, f"must hold row ids from 0 to {self.n_rows - 1}")
         return Dataset(
-            None if self.X is None else self.X[ids],
+            None if self.X is None else chosen_rows(self.X, ids),
             self.Y[ids],
             label_names=self.label_names,
             texts=None if self.texts is None else [self.texts[row] for row in ids],

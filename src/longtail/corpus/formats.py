@@ -10,16 +10,17 @@ from importlib import resources
 
 from longtail.corpus.dataset import Dataset
 from longtail.corpus.jsonl import read_jsonl, write_jsonl
+from longtail.corpus.mapped import is_mapped_data, read_mapped, write_mapped
 from longtail.corpus.names import check_names, read_names, write_names
 from longtail.corpus.npz import npz_prefix, read_npz, write_npz
 from longtail.corpus.registry import DatasetInfo, names, parse_name
 from longtail.corpus.streams import ByteReader, split_suffix
-from longtail.corpus.xc import read_xc, write_xc
+from longtail.corpus.xc import convert_xc, read_xc, write_xc
 from longtail.errors import InputError
 
 ACCEPTED = (
     "XC text (.txt, .xc) and JSONL (.jsonl, .ndjson), both also with .gz, .xz or .zst, "
-    "and npz pairs (NAME.X.npz, NAME.Y.npz)"
+    "npz pairs (NAME.X.npz, NAME.Y.npz), and directories of arrays (NAME without an ending)"
 )
 _XC, _JSONL = (".txt", ".xc"), (".jsonl", ".ndjson")
 
@@ -33,8 +34,9 @@ def load(
     ----------
     source : str or path-like
         A file: XC text, JSONL (both plain or .gz, .xz, .zst) or either half or the NAME of an npz pair. The format is
-        told by the name and the first bytes. Or the name of a bundled data set, with a split: ``"debian-tags:test"``;
-        without one it is the training split. A file comes before a data set of the same name.
+        told by the name and the first bytes. Or a directory of arrays, which stay on disk, mapped into memory. Or the
+        name of a bundled data set, with a split: ``"debian-tags:test"``; without one it is the training split. A file
+        comes before a data set of the same name.
     label_names : sequence of str, optional
         Names that define the label ids, such as those a model was trained with. In JSONL, names that are not among them
         get the ids after them. The other formats have ids already, and there must be a name for each. Without it, XC
@@ -53,6 +55,8 @@ def load(
     Dataset('debian-tags:test': 5,592 rows, texts, 598 labels with names, 3.82 labels a row)
     """
     path = os.fspath(source)
+    if is_mapped_data(path):
+        return _named(read_mapped(path), label_names, path)
     if not os.path.isfile(path):
         named = parse_name(path) if isinstance(source, str) else None
         if named is not None:
@@ -76,7 +80,8 @@ def save(dataset: Dataset, path: str | os.PathLike[str]) -> None:
     dataset : Dataset
     path : path-like
         ``.txt`` or ``.xc`` for XC text, ``.jsonl`` for texts with label names, both with .gz, .xz or .zst if wanted;
-        ``.npz`` for a pair of matrices. XC text and npz keep label names in ``NAME.labels.txt`` beside them.
+        ``.npz`` for a pair of matrices. XC text and npz keep label names in ``NAME.labels.txt`` beside them. A name
+        without an ending is that of a directory of arrays, for data that are larger than memory.
 
     Examples
     --------
@@ -96,8 +101,42 @@ def save(dataset: Dataset, path: str | os.PathLike[str]) -> None:
             write_names(dataset.label_names, _own_names(path))
     elif stem.lower().endswith(".npz") and not compression:
         write_npz(dataset, path)
+    elif is_directory_name(path):
+        write_mapped(dataset, path)
     else:
         raise InputError(f"its name doesn't say which format to write: {ACCEPTED}.", path=path)
+
+
+def is_directory_name(path: str | os.PathLike[str]) -> bool:
+    """Whether a name, which has no ending, is that of a directory of arrays.
+
+    Examples
+    --------
+    >>> is_directory_name("data/train"), is_directory_name("data/train.txt")
+    (True, False)
+    """
+    return "." not in os.path.basename(os.fspath(path).rstrip("/")).lstrip(".")
+
+
+def convert(source: str | os.PathLike[str], out: str | os.PathLike[str]) -> int:
+    """Write a data set in the format that a name ends in; gives the number of rows.
+
+    From XC text to a directory of arrays a few MB are in memory at a time, else all of it.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = tempfile.mkdtemp()
+    >>> save(Dataset([[0, 1.5]], [[1, 0]]), f"{folder}/toy.txt")
+    >>> convert(f"{folder}/toy.txt", f"{folder}/toy")
+    1
+    """
+    path = os.fspath(source)
+    if is_directory_name(out) and os.path.isfile(path) and _kind(path) == "xc":
+        return convert_xc(path, out, lambda count: _names_beside(path, count))
+    dataset = load(source)
+    save(dataset, out)
+    return dataset.n_rows
 
 
 def load_bundled(info: DatasetInfo, split: str, *, label_names: Sequence[str] | None = None) -> Dataset:
@@ -165,7 +204,7 @@ def _named(dataset: Dataset, label_names: Sequence[str] | None, path: str) -> Da
 
 def _not_there(path: str) -> str:
     if os.path.isdir(path):
-        return f"is a directory: give a file in it; accepted: {ACCEPTED}."
+        return f"is a directory without a data.json: give a file in it; accepted: {ACCEPTED}."
     known = {name.lower(): name for name in names()}
     if path.partition(":")[0].lower() in known:
         return "there is no such file; a data set of that name is known, but a file is wanted here."

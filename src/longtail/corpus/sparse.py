@@ -5,10 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import scipy.sparse as sp
 
+from longtail.engine.mapped import is_mapped, spilled, unlocked
 from longtail.engine.rows import BAD_COLUMN, BAD_OFFSETS, NOT_CANONICAL, NOT_FINITE, find_fault
 from longtail.errors import InputError
+
+_AT_ONCE = 1 << 24  # values
+_ROWS_AT_ONCE = 1 << 12
+_IN_MEMORY = 1 << 24  # bytes
 
 
 def as_rows(X: Any, *, name: str = "X") -> sp.csr_array:
@@ -41,7 +47,7 @@ def as_indicator(Y: Any, *, name: str = "Y") -> sp.csr_array:
     matrix, row = _canonical(Y, np.float32, name)
     if row is not None:
         raise InputError(f"{name} has a NaN or infinite value in row {row}: labels are 0 or 1.")
-    if (matrix.data == 1).all():
+    if all((matrix.data[first : first + _AT_ONCE] == 1).all() for first in range(0, len(matrix.data), _AT_ONCE)):
         return matrix
     negative = matrix.data[: matrix.nnz] < 0
     if negative.any():
@@ -90,7 +96,65 @@ def _canonical(values: Any, dtype: type, name: str) -> tuple[sp.csr_array, int |
 
 
 def _fault(matrix: sp.csr_array) -> tuple[int, int]:
-    return find_fault(matrix.indptr, matrix.indices, matrix.data, matrix.shape[1])  # type: ignore[no-any-return]
+    indptr, indices, values = (unlocked(part) for part in (matrix.indptr, matrix.indices, matrix.data))
+    return find_fault(indptr, indices, values, matrix.shape[1])  # type: ignore[no-any-return]
+
+
+def for_kernels(matrix: sp.csr_array) -> sp.csr_array:
+    """Give mapped rows the form that kernels know: see `unlocked`. Other rows are given back as they are."""
+    if matrix.data.flags.writeable and matrix.indices.flags.writeable:
+        return matrix
+    data, indices, indptr = (unlocked(part) for part in (matrix.data, matrix.indices, matrix.indptr))
+    return canonical_rows(data, indices, indptr, matrix.shape)
+
+
+def canonical_rows(
+    data: npt.NDArray[Any], indices: npt.NDArray[Any], indptr: npt.NDArray[Any], shape: Any
+) -> sp.csr_array:
+    """Put canonical rows together from their arrays, which scipy's constructor might read or copy as a whole."""
+    made: Any = sp.csr_array(shape, dtype=data.dtype)
+    made.data, made.indices, made.indptr = data, indices, indptr
+    made.has_canonical_format = True
+    return made  # type: ignore[no-any-return]
+
+
+def some_rows(matrix: sp.csr_array, first: int, last: int) -> sp.csr_array:
+    """Rows `first` to `last` - 1 in memory, without the whole matrix being read.
+
+    Examples
+    --------
+    >>> some_rows(as_rows([[1, 0], [0, 2], [3, 4]]), 1, 3).toarray()
+    array([[0., 2.],
+           [3., 4.]], dtype=float32)
+    """
+    last = min(last, matrix.shape[0])
+    begin, end = int(matrix.indptr[first]), int(matrix.indptr[last])
+    indptr = (matrix.indptr[first : last + 1] - matrix.indptr[first]).astype(np.int32)
+    data, indices = np.array(matrix.data[begin:end]), np.array(matrix.indices[begin:end])
+    return canonical_rows(data, indices, indptr, (last - first, matrix.shape[1]))
+
+
+def chosen_rows(matrix: sp.csr_array, rows: npt.NDArray[np.integer]) -> sp.csr_array:
+    """Rows by their numbers: in memory, or, if they are many, on disk where the matrix lies there.
+
+    Examples
+    --------
+    >>> chosen_rows(as_rows([[1, 0], [0, 2], [3, 4]]), np.array([2, 0])).toarray()
+    array([[3., 4.],
+           [1., 0.]], dtype=float32)
+    """
+    if not is_mapped(matrix.data):
+        return matrix[rows]
+    begins = matrix.indptr[rows].astype(np.int64)
+    ends = np.concatenate([[0], np.cumsum(matrix.indptr[rows + 1] - begins)])
+    allocate = spilled if 8 * ends[-1] > _IN_MEMORY else np.empty
+    data, indices = allocate(int(ends[-1]), matrix.dtype), allocate(int(ends[-1]), np.int32)
+    for first in range(0, len(rows), _ROWS_AT_ONCE):
+        some = slice(first, first + _ROWS_AT_ONCE)
+        own = ends[first : first + _ROWS_AT_ONCE + 1]
+        places = np.arange(own[0], own[-1]) + np.repeat(begins[some] - own[:-1], np.diff(own))
+        data[own[0] : own[-1]], indices[own[0] : own[-1]] = matrix.data[places], matrix.indices[places]
+    return canonical_rows(data, indices, ends.astype(matrix.indptr.dtype), (len(rows), matrix.shape[1]))
 
 
 def _are_contiguous(matrix: sp.csr_array) -> bool:

@@ -7,16 +7,20 @@ import io
 import lzma
 import os
 import secrets
+import time
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from glob import escape, glob
 from typing import Any, BinaryIO, cast
 
+from longtail.engine.disk import locked
 from longtail.errors import InputError, MissingExtraError
 
 COMPRESSIONS = (".gz", ".xz", ".zst")
 _MAGIC = {b"\x1f\x8b": ".gz", b"\xfd7zXZ\x00": ".xz", b"\x28\xb5\x2f\xfd": ".zst"}
 _PIECE = 1 << 18
+_LEFT_AFTER = 1.0  # seconds: a file that was just made may not be locked yet
 _ZST_INPUT = 1 << 13  # zstandard can't bound its output, so it is fed little by little
 
 
@@ -172,8 +176,10 @@ def write_whole(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     path = os.fspath(path)
     folder, name = os.path.split(path)
     temporary = os.path.join(folder, f".{name}.{secrets.token_hex(4)}.part")
+    _clear_up(folder, name)
     try:
         raw = open(temporary, "xb")  # noqa: SIM115 - closed below, before the rename
+        locked(raw)
     except OSError as error:
         raise InputError(f"can't be written: {error.strerror or error}.", path=path) from None
     try:
@@ -186,6 +192,14 @@ def write_whole(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         if isinstance(error, OSError):
             raise InputError(f"can't be written: {error.strerror or error}.", path=path) from None
         raise
+
+
+def _clear_up(folder: str, name: str) -> None:
+    """Remove what processes that were killed left of the same file; a file in use is locked."""
+    for left in glob(os.path.join(escape(folder), f".{escape(name)}.????????.part")):
+        with suppress(OSError), open(left, "rb") as file:
+            if locked(file) and os.fstat(file.fileno()).st_mtime < time.time() - _LEFT_AFTER:
+                os.unlink(left)
 
 
 @contextmanager

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
+from contextlib import ExitStack
 from typing import NoReturn
 
 import numpy as np
@@ -11,11 +13,13 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from longtail.corpus.dataset import Dataset
+from longtail.corpus.mapped import MappedWriter
 from longtail.corpus.streams import ByteReader, write_whole
 from longtail.engine.progress import progress_bar
 from longtail.errors import InputError
 
 CHUNK = 1 << 24
+CONVERTED_AT_ONCE = 1 << 22
 _LARGEST = 2**31 - 1
 _LINE_END = re.compile(rb"[ \t\r\n]")
 
@@ -54,28 +58,71 @@ def read_xc(path: str | os.PathLike[str]) -> Dataset:
     Dataset('toy': 2 rows, 3 features, 4 labels, 1.50 labels a row)
     """
     with ByteReader(path) as stream:
-        return _Parser(stream).run()
+        return _Parser(stream, CHUNK).run()
+
+
+def convert_xc(
+    path: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    names: Callable[[int], list[str] | None] = lambda count: None,
+) -> int:
+    """Write a file in XC text format as a directory of arrays, a few MB at a time; gives the number of rows.
+
+    Parameters
+    ----------
+    path : path-like
+    out : path-like
+        The directory, for `longtail.corpus.mapped.read_mapped`; it appears when it is complete.
+    names : callable
+        Gives the names of so many labels, or None.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> _ = (folder / "toy.txt").write_text("2 3 4\\n0,2 1:0.5 2:1\\n3 0:2\\n")
+    >>> convert_xc(folder / "toy.txt", folder / "toy")
+    2
+    """
+    with ByteReader(path) as stream:
+        return _Parser(stream, CONVERTED_AT_ONCE).convert(out, names)
 
 
 class _Parser:
     """The state of one read: a window of text that slides over the file, and the arrays that grow."""
 
-    def __init__(self, stream: ByteReader) -> None:
+    def __init__(self, stream: ByteReader, chunk: int) -> None:
         from longtail.corpus import xc_kernels
 
         self.kernels = xc_kernels
         self.stream = stream
         self.path = stream.path
-        self.window = bytearray(min(max(4 * stream.size, 1 << 12), CHUNK))
+        self.window = bytearray(min(max(4 * stream.size, 1 << 12), chunk))
         self.filled = 0
         self.ended = False
         self.shape = (0, 0, 0)
+        self.begin: Callable[[], MappedWriter] | None = None
+        self.writer: MappedWriter | None = None
+        self.written = 0  # rows that are in its files already
         self.state = np.zeros(xc_kernels.STATE_SIZE, np.int64)
         self.x_indptr, self.y_indptr = np.zeros(1, np.int64), np.zeros(1, np.int64)
         self.x_indices, self.x_data = np.empty(0, np.int32), np.empty(0, np.float32)
         self.y_indices = np.empty(0, np.int32)
 
     def run(self) -> Dataset:
+        self._read()
+        return self._result()
+
+    def convert(self, out: str | os.PathLike[str], names: Callable[[int], list[str] | None]) -> int:
+        with ExitStack() as stack:
+            self.begin = lambda: stack.enter_context(MappedWriter(out, *self.shape[1:]))
+            self._read()
+            self._check_count()
+            if self.writer is not None:
+                self.writer.finish(self._name, names(self.shape[2]))
+        return self.shape[0]
+
+    def _read(self) -> None:
         with progress_bar(f"reading {os.path.basename(self.path)}", self.stream.size >> 20, "MB") as advance:
             shown = 0
             start = self._header()
@@ -93,7 +140,6 @@ class _Parser:
                 if rest == len(self.window) - 1:
                     self._widen()
                 self._fill()
-        return self._result()
 
     def _fill(self) -> None:
         with memoryview(self.window) as view:
@@ -130,6 +176,7 @@ class _Parser:
             if count > _LARGEST:
                 self._fail(f"the header has {count} {what}: at most {_LARGEST} are supported.", 1)
         self.shape = (rows, features, labels)
+        self.writer = None if self.begin is None else self.begin()
         return end
 
     def _parse(self, start: int, end: int) -> None:
@@ -145,9 +192,10 @@ class _Parser:
         unsure = np.empty(2 * (size // 4 + 1), np.int64)
         text = np.frombuffer(self.window, np.uint8)
         state[kernels.POSITION], state[kernels.UNSURE] = start, 0
+        rows, features, labels = self.shape
         status = kernels.parse_rows(
-            text, end, *self.shape, self.x_indptr, self.x_indices, self.x_data, self.y_indptr, self.y_indices,
-            unsure, state,
+            text, end, rows - self.written, features, labels, self.x_indptr, self.x_indices, self.x_data,
+            self.y_indptr, self.y_indices, unsure, state,
         )  # fmt: skip
         for entry, place in unsure[: 2 * state[kernels.UNSURE]].reshape(-1, 2):
             if entry < state[kernels.FEATURES]:
@@ -161,10 +209,24 @@ class _Parser:
                 twice = np.full(2, -1, np.int64)
                 kernels.order_rows(indptr, indices, data, first, last, twice)
                 if twice[0] >= 0:
-                    self._fail(f"{what} {twice[1]} stands twice in this row: remove one.", int(twice[0]) + 2)
+                    line = self.written + int(twice[0]) + 2
+                    self._fail(f"{what} {twice[1]} stands twice in this row: remove one.", line)
                 state[flag] = 0
         if status != kernels.OK:
             self._explain(status)
+        if self.writer is not None:
+            self._hand_over(self.writer)
+
+    def _hand_over(self, writer: MappedWriter) -> None:
+        """Write the rows that are whole, and begin again with empty arrays."""
+        counts = [int(self.state[which]) for which in (self.kernels.ROW, self.kernels.FEATURES, self.kernels.LABELS)]
+        rows, features, labels = counts
+        writer.append(
+            self.x_indptr[1 : rows + 1], self.x_indices[:features], self.x_data[:features],
+            self.y_indptr[1 : rows + 1], self.y_indices[:labels],
+        )  # fmt: skip
+        self.written += rows
+        self.state[[self.kernels.ROW, self.kernels.FEATURES, self.kernels.LABELS]] = 0
 
     def _token(self, place: int) -> bytes:
         end = _LINE_END.search(self.window, place)
@@ -176,11 +238,11 @@ class _Parser:
             value = np.float32(float(token))
         if not np.isfinite(value):
             row = int(np.searchsorted(self.x_indptr[: self.state[self.kernels.ROW] + 1], entry, "right")) - 1
-            self._fail(_not_finite(token), row + 2)
+            self._fail(_not_finite(token), self.written + row + 2)
         return value
 
     def _line(self) -> int:
-        return int(self.state[self.kernels.ROW]) + 2
+        return self.written + int(self.state[self.kernels.ROW]) + 2
 
     def _explain(self, status: int) -> NoReturn:
         kernels = self.kernels
@@ -208,13 +270,19 @@ class _Parser:
     def _fail(self, reason: str, line: int | None) -> NoReturn:
         raise InputError(reason, path=self.path, line=line)
 
+    @property
+    def _name(self) -> str:
+        return os.path.basename(self.path).split(".")[0]
+
+    def _check_count(self) -> None:
+        rows, found = self.shape[0], self._line() - 2
+        if found != rows:
+            self._fail(f"the header promises {rows} rows, but the file has {found}: it may be cut short.", 1)
+
     def _result(self) -> Dataset:
         kernels, state = self.kernels, self.state
         rows, features, labels = self.shape
-        if state[kernels.ROW] != rows:
-            self._fail(
-                f"the header promises {rows} rows, but the file has {state[kernels.ROW]}: it may be cut short.", 1
-            )
+        self._check_count()
         for array, used in (
             (self.x_indptr, rows + 1),
             (self.y_indptr, rows + 1),
@@ -227,7 +295,7 @@ class _Parser:
         X = sp.csr_array((self.x_data, self.x_indices, _offsets(self.x_indptr)), shape=(rows, features))
         Y = sp.csr_array((ones, self.y_indices, _offsets(self.y_indptr)), shape=(rows, labels))
         X.has_canonical_format = Y.has_canonical_format = True
-        return Dataset(X, Y, name=os.path.basename(self.path).split(".")[0])
+        return Dataset(X, Y, name=self._name)
 
 
 def write_xc(dataset: Dataset, path: str | os.PathLike[str]) -> None:

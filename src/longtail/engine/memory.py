@@ -31,13 +31,31 @@ def parse_memory(limit: int | float | str, name: str = "memory_limit") -> int:
     return int(float(found[1]) * _UNITS[found[2]])
 
 
+_file_bytes: int | None = None  # of programs and libraries, in memory before anything was mapped
+
+
 def resident_memory() -> int:
-    """Bytes that this process holds in memory now; its highest so far where the system doesn't tell."""
+    """Bytes that this process holds in memory now; its highest so far where the system doesn't tell.
+
+    Pages of mapped data and of what was spilled don't count: the system takes them back when it needs them.
+    """
     try:
         with open("/proc/self/statm", "rb") as file:
-            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, ValueError, IndexError):
+            _, resident, shared, *_ = (int(count) * os.sysconf("SC_PAGE_SIZE") for count in file.read().split())
+    except (OSError, ValueError):
         return peak_memory()
+    return resident if _file_bytes is None else resident - max(0, shared - _file_bytes)
+
+
+def note_files() -> None:
+    """Remember how much of the memory belongs to programs and libraries, before data are mapped for the first time."""
+    global _file_bytes
+    if _file_bytes is None:
+        try:
+            with open("/proc/self/statm", "rb") as file:
+                _file_bytes = int(file.read().split()[2]) * os.sysconf("SC_PAGE_SIZE")
+        except (OSError, ValueError, IndexError):
+            return
 
 
 def memory_in_use() -> int:

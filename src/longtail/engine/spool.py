@@ -8,19 +8,22 @@ import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from io import RawIOBase
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 import numpy.typing as npt
 
+from longtail.engine.disk import locked, writing
 from longtail.errors import InputError
 
 _MAGIC = b"longtail blocks 1"
 _DTYPES = tuple(np.dtype(kind) for kind in ("<u1", "<u2", "<i4", "<f4", "<i8", "<f8", "<i1", "<i2", "<u4"))
 _SUFFIX = ".blocks"
+_MOST_AT_ONCE = 1 << 30  # bytes
 _HEAD, _ARRAY = struct.Struct("<IB"), struct.Struct("<Bq")
 
 
@@ -129,6 +132,12 @@ def count_as_opened(number: int) -> None:
         resumption.opened = max(resumption.opened, number)
 
 
+def spill_directory() -> Path | None:
+    """Directory for temporary files of this run, which lies beside its finished blocks; None where nothing is kept."""
+    resumption = _resumption.get()
+    return resumption.directory if resumption is not None and resumption.directory.is_dir() else None
+
+
 def next_file() -> Path | None:
     """Name the file in which what is opened next is kept; None where nothing outlives the run.
 
@@ -155,27 +164,36 @@ class BlockSpool:
         self._places: list[int] = []
         path = None if fingerprint is None else next_file()
         head = _MAGIC + len(fingerprint or b"").to_bytes(1, "little") + (fingerprint or b"")
-        self._file: IO[bytes]
+        self._file: RawIOBase
         self._path = path
+        self._end = 0
         if path is None:
-            self._file = tempfile.TemporaryFile()  # noqa: SIM115
-            self._end = self._file.write(head)
+            with writing(spill_directory() or tempfile.gettempdir()):
+                self._file = cast(RawIOBase, tempfile.TemporaryFile(buffering=0, dir=spill_directory()))  # noqa: SIM115
+            self._write(head)
             return
-        self._file = open(path, "r+b" if path.exists() else "w+b")  # noqa: SIM115
-        if not _locked(self._file):
+        with writing(path):
+            self._file = open(path, "r+b" if path.exists() else "w+b", buffering=0)  # noqa: SIM115
+        try:
+            self._take_up(head, path)
+        except BaseException:
             self._file.close()
+            raise
+
+    def _take_up(self, head: bytes, path: Path) -> None:
+        """Find the blocks that an earlier run left in the file."""
+        if not locked(self._file.fileno()):
             raise InputError("is in use by another run: wait for its end, or train elsewhere.", path=path)
-        found = self._file.read(len(head))
+        found = self._read(len(head))
         if found == head:
             self._end = len(head)
             self._find_finished()
         elif len(found) < len(head) and head.startswith(found):
-            self._file.seek(0)
-            self._end = self._file.write(head)
+            self._write(head)
         else:
-            self._file.close()
             raise other_training(path)
-        self._file.truncate(self._end)
+        with writing(path):
+            self._file.truncate(self._end)
 
     def __enter__(self) -> Self:
         return self
@@ -190,21 +208,45 @@ class BlockSpool:
 
     def append(self, arrays: Sequence[npt.NDArray[Any]]) -> None:
         """Write the arrays of one more block, each flat."""
-        payload = b"".join(array.tobytes() for array in arrays)
         sizes = b"".join(_ARRAY.pack(_DTYPES.index(array.dtype), len(array)) for array in arrays)
-        self._file.seek(self._end)
-        self._file.write(_HEAD.pack(zlib.crc32(payload, zlib.crc32(sizes)), len(arrays)) + sizes + payload)
-        self._file.flush()
-        self._places.append(self._end)
-        self._end = self._file.tell()
+        payload = [np.ascontiguousarray(array).view(np.uint8).data for array in arrays if len(array)]
+        checksum = zlib.crc32(sizes)
+        for part in payload:
+            checksum = zlib.crc32(part, checksum)
+        place = self._end
+        self._write(_HEAD.pack(checksum, len(arrays)) + sizes, *payload)
+        self._places.append(place)
+
+    def _write(self, *parts: bytes | memoryview) -> None:
+        """Write at the end, whole or not at all: what a full disk cut off is taken back."""
+        try:
+            with writing(self._path or tempfile.gettempdir()):
+                self._file.seek(self._end)
+                for part in parts:
+                    left = memoryview(part)
+                    while left:
+                        left = left[self._file.write(left) or 0 :]
+        except BaseException:
+            with suppress(OSError):
+                self._file.truncate(self._end)
+            raise
+        self._end += sum(len(part) for part in parts)
+
+    def _read(self, size: int) -> bytes:
+        """Read so many bytes, fewer at the end of the file."""
+        parts = []
+        while size and (part := self._file.read(min(size, _MOST_AT_ONCE))):
+            parts.append(part)
+            size -= len(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def read(self, block: int, arrays: int | None = None) -> list[npt.NDArray[Any]]:
         """Read the arrays of a block, or only the first few of them."""
         self._file.seek(self._places[block])
-        checksum, count = _HEAD.unpack(self._file.read(_HEAD.size))
-        sizes = self._file.read(_ARRAY.size * count)
+        checksum, count = _HEAD.unpack(self._read(_HEAD.size))
+        sizes = self._read(_ARRAY.size * count)
         described = list(_ARRAY.iter_unpack(sizes))[:arrays]
-        payload = self._file.read(sum(_DTYPES[kind].itemsize * length for kind, length in described))
+        payload = self._read(sum(_DTYPES[kind].itemsize * length for kind, length in described))
         if len(described) == count and zlib.crc32(payload, zlib.crc32(sizes)) != checksum:
             raise InputError("was changed while it was in use: train again.", path=self._path or "temporary file")
         found, at = [], 0
@@ -216,23 +258,23 @@ class BlockSpool:
     def lengths(self, block: int) -> list[int]:
         """Lengths of the arrays of a block."""
         self._file.seek(self._places[block])
-        _, count = _HEAD.unpack(self._file.read(_HEAD.size))
-        return [length for _, length in _ARRAY.iter_unpack(self._file.read(_ARRAY.size * count))]
+        _, count = _HEAD.unpack(self._read(_HEAD.size))
+        return [length for _, length in _ARRAY.iter_unpack(self._read(_ARRAY.size * count))]
 
     def _find_finished(self) -> None:
         """Note the whole blocks of an earlier run; one that was cut off ends the list."""
         size = self._file.seek(0, 2)
         while self._end + _HEAD.size <= size:
             self._file.seek(self._end)
-            checksum, count = _HEAD.unpack(self._file.read(_HEAD.size))
-            sizes = self._file.read(_ARRAY.size * count)
+            checksum, count = _HEAD.unpack(self._read(_HEAD.size))
+            sizes = self._read(_ARRAY.size * count)
             if len(sizes) < _ARRAY.size * count:
                 return
             described = list(_ARRAY.iter_unpack(sizes))
             if any(kind >= len(_DTYPES) or not 0 <= length <= size for kind, length in described):
                 return
             wanted = sum(_DTYPES[kind].itemsize * length for kind, length in described)
-            payload = self._file.read(wanted)
+            payload = self._read(wanted)
             if len(payload) < wanted or zlib.crc32(payload, zlib.crc32(sizes)) != checksum:
                 return
             self._places.append(self._end)
@@ -245,16 +287,3 @@ def other_training(path: Path) -> InputError:
         "holds blocks of another training (other data, parameters or version of longtail): remove it to start anew.",
         path=path,
     )
-
-
-def _locked(file: IO[bytes]) -> bool:
-    """Take the file for this process alone, where the system has locks; False if another process holds it."""
-    try:
-        import fcntl
-    except ImportError:  # Windows
-        return True
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from math import isnan
 from numbers import Real
 from typing import Any, ClassVar, NamedTuple, Self
@@ -17,8 +18,9 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import ClassifierTags
 from sklearn.utils.validation import check_is_fitted
 
-from longtail.corpus.sparse import as_indicator, as_rows
+from longtail.corpus.sparse import as_indicator, as_rows, for_kernels
 from longtail.engine.augmentation import Augmentation, with_copies
+from longtail.engine.memory import parse_memory
 from longtail.engine.topk import TopK
 from longtail.errors import InputError, ModelError, ParameterError
 from longtail.learners.dial import CANDIDATES, checked_tail, given_propensity
@@ -70,7 +72,7 @@ class Learner(BaseEstimator):
         self
         """
         self._check_parameters()
-        rows, labels = as_rows(X), as_indicator(Y)
+        rows, labels = for_kernels(as_rows(X)), for_kernels(as_indicator(Y))
         if rows.shape[0] != labels.shape[0]:
             raise InputError(f"X has {rows.shape[0]} rows and Y has {labels.shape[0]}: they must be the same rows.")
         if rows.shape[0] == 0 or rows.shape[1] == 0:
@@ -172,10 +174,11 @@ class Learner(BaseEstimator):
     def estimate(self, X: Any, Y: Any) -> Estimate:
         """Tell what `fit` would take, in time, memory and size of the model; the learner stays as it is."""
         self._check_parameters()
-        rows, labels = as_rows(X), as_indicator(Y)
+        rows, labels = for_kernels(as_rows(X)), for_kernels(as_indicator(Y))
         if rows.shape[0] != labels.shape[0]:
             raise InputError(f"X has {rows.shape[0]} rows and Y has {labels.shape[0]}: they must be the same rows.")
-        return self._estimate(rows, labels)
+        size = sum(part.nbytes for matrix in (rows, labels) for part in (matrix.data, matrix.indices, matrix.indptr))
+        return replace(self._estimate(rows, labels), data_mb=size / 1e6)
 
     def _check_parameters(self) -> None:
         """Refuse parameters that make no sense; called before any work starts."""
@@ -309,7 +312,7 @@ class Learner(BaseEstimator):
         self.n_labels_ += int(Y.shape[1])
 
     def _check_rows(self, X: Any) -> sp.csr_array:
-        rows = as_rows(X)
+        rows = for_kernels(as_rows(X))
         if rows.shape[1] != self.n_features_in_:
             raise InputError(
                 f"X has {rows.shape[1]} features, but {type(self).__name__} is expecting {self.n_features_in_} "
@@ -375,6 +378,19 @@ def nested(learner: Learner) -> Iterator[tuple[str, Learner]]:
         if isinstance(params[name], Learner):
             for path, part in nested(params[name]):
                 yield f"{name}__{path}", part
+
+
+def memory_limit_of(learner: Learner) -> int | None:
+    """Smallest memory limit of a learner and those that it wraps, in bytes; None where there is none.
+
+    Examples
+    --------
+    >>> from longtail import OneVsRest, Stacked
+    >>> memory_limit_of(Stacked(learner=OneVsRest(memory_limit="2GB")))
+    2000000000
+    """
+    limits = [getattr(part, "memory_limit", None) for _, part in nested(learner)]
+    return min((parse_memory(limit) for limit in limits if limit is not None), default=None)
 
 
 def checked_k(k: Any, name: str = "k") -> int:

@@ -116,7 +116,7 @@ class TextLearner(Learner):
         seconds = time.perf_counter() - start
         vocabulary = sum(getattr(features, name).nbytes for name in _ARRAYS if hasattr(features, name)) / 1e6
         inner = (OneVsRest() if self.learner is None else self.learner).estimate(rows, Y)
-        return replace(inner, seconds=inner.seconds + seconds, model_mb=inner.model_mb + vocabulary)
+        return replace(inner.times(1, alone=seconds), model_mb=inner.model_mb + vocabulary)
 
     def add_labels(self, X: Any, Y: Any) -> Self:
         """Learn new labels from texts and leave the others as they are; see `OneVsRest.add_labels`."""

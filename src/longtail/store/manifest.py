@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from longtail import __version__
+from longtail.engine.directory import replacing
+from longtail.engine.disk import writing
 from longtail.errors import ModelError
-from longtail.store.directory import replacing
 from longtail.store.encoding import decode, encode
 from longtail.store.files import FileReader, FileWriter
 
@@ -25,7 +26,7 @@ FORMAT_VERSION = 2
 def write_model(contents: dict[str, Any], path: Path) -> None:
     """Write named values as a model directory, whole or not at all; replaces an older model at `path`."""
     check_target(path)
-    with replacing(path) as directory:
+    with writing(path), replacing(path) as directory:
         files = FileWriter(directory)
         manifest = {
             "format": FORMAT,

@@ -19,7 +19,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from longtail.corpus.dataset import Dataset
-from longtail.corpus.sparse import as_indicator
+from longtail.corpus.sparse import as_indicator, some_rows
 from longtail.engine.pool import StopFlag, run_blocks
 from longtail.engine.portable import Portable, current_engine
 from longtail.engine.progress import progress_bar, show_progress
@@ -33,7 +33,7 @@ from longtail.metrics import Evaluator, Scores, calibration_error
 from longtail.propensity import GivenPropensity, Propensity
 from longtail.store.manifest import read_model, write_model
 
-_CHUNK_ROWS = 8192
+_CHUNK_ROWS, _CHUNK_VALUES = 8192, 1 << 20
 
 
 @dataclass(eq=False)
@@ -212,8 +212,14 @@ class Model:
             yield from (self._scored(top, probabilities) for top in tops)
             return
         with progress_bar("predicting", total, "rows") as advance:
-            for start in range(0, total, _CHUNK_ROWS):
-                chunk = rows[start : start + _CHUNK_ROWS]
+            start = 0
+            while start < total:
+                end = min(start + _CHUNK_ROWS, total)
+                if not self.takes_texts:  # rows with many features go a few at a time
+                    most = int(np.searchsorted(rows.indptr, int(rows.indptr[start]) + _CHUNK_VALUES, "right")) - 1
+                    end = max(start + 1, min(end, most))
+                chunk = rows[start:end] if self.takes_texts else some_rows(rows, start, end)
+                start = end
                 with show_progress(False):
                     top = self.learner.predict_topk(chunk, k, tail=tail, **restriction)
                 advance(len(top))

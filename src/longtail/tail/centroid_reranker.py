@@ -245,8 +245,7 @@ class CentroidReranker(Around):
         seconds = time.perf_counter() - start
         size = sum(getattr(centroids, name).nbytes for name in centroids._stored[1:]) / 1e6
         return replace(
-            inner,
-            seconds=inner.seconds + seconds,
+            inner.times(1, alone=seconds),
             model_mb=inner.model_mb + size,
             peak_memory_mb=inner.peak_memory_mb + size,
         )

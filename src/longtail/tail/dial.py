@@ -293,7 +293,7 @@ class TailDial(Around):
 
     def _estimate(self, X: sp.csr_array, Y: sp.csr_array) -> Estimate:
         inner = self._base()._estimate(X, Y)
-        return replace(inner, seconds=inner.seconds * 1.9) if "auto" in (self.tail, self.first) else inner
+        return inner.times(1.9) if "auto" in (self.tail, self.first) else inner
 
 
 def _put_first(top: TopK, first: npt.NDArray[np.int32]) -> TopK:

@@ -9,9 +9,12 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from sklearn.base import clone
 
+from longtail.corpus.sparse import chosen_rows
 from longtail.engine.topk import TopK
 from longtail.learners import Learner
 from longtail.metrics.hits import are_true
+
+_ROWS_AT_ONCE = 1 << 15
 
 
 class Candidates(NamedTuple):
@@ -60,9 +63,11 @@ def out_of_fold(
     for number in range(fold.max() + 1):
         held_out = np.flatnonzero(fold == number)
         others = np.flatnonzero(fold != number) if fold.max() > 0 else held_out
-        fitted: Learner = clone(learner).fit(X[others], Y[others])
-        found = linked(fitted, fitted._topk(X[held_out], k, None))
-        top.labels[held_out], top.scores[held_out] = found.labels, found.scores
+        fitted: Learner = clone(learner).fit(chosen_rows(X, others), Y[others])
+        for first in range(0, len(held_out), _ROWS_AT_ONCE):
+            part = held_out[first : first + _ROWS_AT_ONCE]
+            found = linked(fitted, fitted._topk(chosen_rows(X, part), k, None))
+            top.labels[part], top.scores[part] = found.labels, found.scores
     return Candidates(top, are_true(top, Y))
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from longtail.engine.checkpoint import Checkpoint, as_numbers, from_numbers
 from longtail.engine.pool import in_chunks, run_blocks, thread_count
 from longtail.engine.ranknet import (
     LINEAR,
@@ -21,11 +22,12 @@ from longtail.engine.ranknet import (
     train_rows,
 )
 from longtail.engine.topk import TopK
-from longtail.errors import ModelError, ParameterError
+from longtail.errors import Interrupted, ModelError, ParameterError
 from longtail.learners import Estimate, Explanation, Learner, bonsai_trees
 from longtail.learners.base import checked_k
 from longtail.learners.checks import check_whole
 from longtail.learners.dial import checked_tail, propensity_of
+from longtail.learners.linear.training import digest_of
 from longtail.metrics import evaluate
 from longtail.propensity import Propensity, get_propensity
 from longtail.propensity.base import is_number
@@ -222,6 +224,14 @@ class RankNet(Around):
             self.label_counts_.astype(np.float64), float(self.weight), float(self.margin), int(self.negatives)
         )
         state = np.array([self.seed], np.uint64)
+        arrays: list[npt.NDArray[Any]] = [*blocks, *squares, state]
+        checkpoint = self._checkpoint(found, log_gains)
+        saved = checkpoint.load()
+        if saved is not None:
+            rng.bit_generator.state = from_numbers(saved[1])
+            for array, kept in zip(arrays, saved[2:], strict=True):
+                array[...] = kept
+        done = 0 if saved is None else int(saved[0][0])
 
         def learn(number: int, stop: npt.NDArray[np.uint8]) -> None:
             train_rows(
@@ -229,8 +239,22 @@ class RankNet(Around):
                 _CODES[self.activation], loss, float(self.rate), float(self.gain_rate), state, stop,
             )  # fmt: skip
 
-        for _ in run_blocks(learn, range(int(self.passes)), threads=1, description="training RankNet", unit="passes"):
-            pass
+        while done < int(self.passes):  # one at a time: the next pass would change what is being kept
+            try:
+                list(run_blocks(learn, [done], threads=1, description="training RankNet", unit="passes"))
+            except Interrupted as error:
+                error.args = (f"Stopped while training RankNet: {done:,} of {self.passes:,} passes were done.",)
+                raise
+            done += 1
+            checkpoint.save([np.array([done]), as_numbers(rng.bit_generator.state), *arrays])
+
+    def _checkpoint(self, found: Candidates, log_gains: npt.NDArray[np.float32]) -> Checkpoint:
+        """Where the blocks are kept after every pass."""
+        names = ("blocks", "width", "activation", "weight", "margin", "negatives", "rate", "gain_rate", "seed")
+        described = [getattr(self, name) for name in names], found.truth.shape
+        return Checkpoint(
+            digest_of(described, (log_gains, self.label_counts_, found.top.labels, found.top.scores, found.truth))
+        )
 
     @property
     def _arrays(self) -> ResidualBlocks:
@@ -299,8 +323,7 @@ class RankNet(Around):
         size = 4 * int(self.blocks) * Y.shape[1] * (2 * int(self.width) + 1) / 1e6
         others = max(int(self.folds) - 1, 1)  # the folds together see the rows so many times
         return replace(
-            inner,
-            seconds=inner.seconds * (1 + others) + _SECONDS_A_VISIT * visits * int(self.passes),
+            inner.times(1 + others, alone=_SECONDS_A_VISIT * visits * int(self.passes)),
             model_mb=inner.model_mb + size,
             peak_memory_mb=inner.peak_memory_mb + 2 * size + 13e-6 * X.shape[0] * int(self.candidates),
         )

@@ -10,11 +10,13 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from sklearn.base import clone
 
+from longtail.corpus.sparse import chosen_rows
+from longtail.engine.mapped import allocator
 from longtail.engine.stacking import FIRST_LOG_ODDS, LEAST, MOST, candidate_features, fit_logistic, look_up, n_features
 from longtail.engine.topk import TopK
 from longtail.errors import ModelError
 from longtail.learners import Estimate, Explanation, Learner, OneVsRest
-from longtail.learners.base import checked_k
+from longtail.learners.base import checked_k, memory_limit_of
 from longtail.learners.checks import check_whole
 from longtail.metrics.hits import are_true
 from longtail.tail.around import Around
@@ -114,21 +116,27 @@ class Stacked(Around):
         for number in range(folds.max() + 1):
             held_out = np.flatnonzero(folds == number)
             others = np.flatnonzero(folds != number) if folds.max() > 0 else held_out
-            fitted = [base.fit(X[others], Y[others]) for base in self._bases()]
-            part = self._drawn(held_out, folds.max() + 1)
-            top = self._candidates(fitted[0], X[part], None)
-            used = top.labels >= 0
+            part, rest = self._drawn(held_out, folds.max() + 1), chosen_rows(X, others)
+            fitted = [base.fit(rest, Y[others]) for base in self._bases()]
+            del rest
             for first in range(0, len(part), self._rows_at_once):
-                rows = slice(first, first + self._rows_at_once)
-                some = TopK(top.labels[rows], top.scores[rows])
-                features.append(self._features(fitted, X[part[rows]], some)[used[rows]])
-            truth.append(are_true(top, Y[part])[used])
-        known = np.concatenate([np.empty((0, n_features(len(fitted))), np.float32), *features])
+                rows = part[first : first + self._rows_at_once]
+                some = chosen_rows(X, rows)
+                top = self._candidates(fitted[0], some, None)
+                used = top.labels >= 0
+                features.append(self._features(fitted, some, top)[used])
+                truth.append(are_true(top, Y[rows])[used])
+        n_known = n_features(len(fitted))
+        del fitted
         if sum(int(some.sum()) for some in truth) < _LEAST_TRUE:  # too few to learn from: the learner's own chances
-            alone: npt.NDArray[np.float64] = np.eye(known.shape[1] + 1)[FIRST_LOG_ODDS]
+            alone: npt.NDArray[np.float64] = np.eye(n_known + 1)[FIRST_LOG_ODDS]
             return alone
-        centre, scale = known.mean(axis=0, dtype=np.float64), known.std(axis=0, dtype=np.float64) + 1e-6
-        weights = fit_logistic((known - centre) / scale, np.concatenate(truth), _RIDGE)
+        known = _together(features, n_known, memory_limit_of(self))
+        centre = known.mean(axis=0)
+        known -= centre
+        scale = np.sqrt(np.einsum("ij,ij->j", known, known) / len(known)) + 1e-6
+        known /= scale
+        weights = fit_logistic(known, np.concatenate(truth), _RIDGE)
         weights[:-1] /= scale
         weights[-1] -= float(weights[:-1] @ centre)
         return weights
@@ -204,12 +212,28 @@ class Stacked(Around):
 
     def _estimate(self, X: sp.csr_array, Y: sp.csr_array) -> Estimate:
         parts = [base._estimate(X, Y) for base in self._bases()]
+        whole = [part.times(max(int(self.folds), 2)) for part in parts]
         return replace(
             parts[0],
-            seconds=sum(part.seconds for part in parts) * max(int(self.folds), 2),
+            seconds=sum(part.seconds for part in whole),
+            least_seconds=sum(part.least_seconds or 0.0 for part in whole),
             model_mb=sum(part.model_mb for part in parts),
             peak_memory_mb=max(part.peak_memory_mb for part in parts) + sum(part.model_mb for part in parts),
         )
+
+
+def _together(
+    parts: list[npt.NDArray[np.float32]], width: int, memory_limit: int | str | None
+) -> npt.NDArray[np.float64]:
+    """Join features of candidates and let the parts go; on disk where a limit leaves no room in memory."""
+    length, end = sum(len(part) for part in parts), 0
+    known = allocator(memory_limit, 8 * length * width)((length, width), np.float64)
+    parts.reverse()
+    while parts:
+        part = parts.pop()
+        known[end : end + len(part)] = part
+        end += len(part)
+    return known
 
 
 def _log_odds(chances: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from longtail.corpus.sparse import chosen_rows
 from longtail.engine.augmentation import Augmentation, labelled_rows
 from longtail.engine.pool import StopFlag, run_blocks, thread_count
 from longtail.engine.spool import is_resumable
@@ -217,7 +218,7 @@ class TAug(Around):
         own = labelled_rows(of_side)
         if self.rows == "all" or len(own) in (0, X.shape[0]):
             return X, of_side
-        return X[own], of_side[own]
+        return chosen_rows(X, own), of_side[own]
 
     def _sides(self) -> list[_Side]:
         """Learners with the labels that theirs are, checked once."""
@@ -300,15 +301,16 @@ class TAug(Around):
         head, tail = _parted(counts, float(self.tau))
         sides = [labels for labels in (head, tail) if len(labels)] or [tail]
         estimates = [self._base()._estimate(*self._rows_of(X, Y, labels)) for labels in sides]
-        seconds = [estimate.seconds for estimate in estimates]
         if len(tail):
-            seconds[-1] *= 1 + self.copies / 4
+            estimates[-1] = estimates[-1].times(1 + self.copies / 4)
         return Estimate(
-            seconds=sum(seconds),
+            seconds=sum(estimate.seconds for estimate in estimates),
             peak_memory_mb=max(estimate.peak_memory_mb for estimate in estimates),
             model_mb=sum(estimate.model_mb for estimate in estimates) + 12 * Y.shape[1] / 1e6,
             block_mb=max(estimate.block_mb for estimate in estimates),
             threads=max(estimate.threads for estimate in estimates),
+            blocks=min(estimate.blocks for estimate in estimates),
+            least_seconds=sum(estimate.times(1).least_seconds or 0.0 for estimate in estimates),
         )
 
 

@@ -203,9 +203,9 @@ def test_a_killed_training_goes_on_where_it_was(tmp_path, monkeypatch):
     whole = small(average=2).fit(X, Y)
     steps, started = training.Trainer.steps, []
 
-    def dies(self, state, number):
+    def dies(self, state, number, within):
         started.append(number)
-        for at, progress in enumerate(steps(self, state, number)):
+        for at, progress in enumerate(steps(self, state, number, within)):
             if number == 3 and at == 2 and len(started) == 4:
                 raise _KilledError
             yield progress
@@ -234,10 +234,10 @@ def test_ctrl_c_says_how_far_it_came(monkeypatch):
     X, Y = small_data()
     steps = training.Trainer.steps
 
-    def interrupted(self, state, number):
+    def interrupted(self, state, number, within):
         if number == 2:
             raise KeyboardInterrupt
-        yield from steps(self, state, number)
+        yield from steps(self, state, number, within)
 
     monkeypatch.setattr(training.Trainer, "steps", interrupted)
     with pytest.raises(Interrupted, match="2 of 6 passes"):

@@ -14,11 +14,12 @@ from typing import Any, NoReturn, ParamSpec
 
 import typer
 
-from longtail.errors import Interrupted, LongtailError
+from longtail.errors import DiskError, Interrupted, LongtailError
 
-USER_MISTAKE, OUR_MISTAKE, INTERRUPTED = 2, 1, 130
+USER_MISTAKE, OUR_MISTAKE, INTERRUPTED, TERMINATED = 2, 1, 130, 143
 
 Arguments = ParamSpec("Arguments")
+_terminated = False
 debugging = os.environ.get("LONGTAIL_DEBUG", "") not in ("", "0")
 
 
@@ -37,7 +38,7 @@ def guarded(command: Callable[Arguments, None]) -> Callable[Arguments, None]:
             command(*args, **kwargs)
             sys.stdout.flush()
         except KeyboardInterrupt as error:
-            _fail(str(error) or "Stopped.", INTERRUPTED)
+            _fail(str(error) or "Stopped.", TERMINATED if _terminated else INTERRUPTED)
         except BrokenPipeError:  # the reader, such as head, has seen enough
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         except LongtailError as error:
@@ -61,9 +62,13 @@ def guarded(command: Callable[Arguments, None]) -> Callable[Arguments, None]:
 
 @contextmanager
 def step(doing: str, *, outcome: str | Callable[[], str] = "") -> Iterator[None]:
-    """Say what was being done, and what became of it, when Ctrl-C comes while the block runs."""
+    """Say what was being done, and what became of it, when Ctrl-C comes or the disk is full while the block runs."""
     try:
         yield
+    except DiskError as error:
+        became = outcome if isinstance(outcome, str) else outcome()
+        error.args = (f"{error} {became}".rstrip(),)
+        raise
     except KeyboardInterrupt as error:
         first = error.__context__ if isinstance(error.__context__, Interrupted) else error  # Ctrl-C may come twice
         stopped = str(first) if isinstance(first, Interrupted) else f"Stopped while {doing}."
@@ -107,15 +112,18 @@ def give_table(title: str, columns: list[str], rows: list[list[str]], *, text_co
 def _fail(message: str, code: int) -> NoReturn:
     if debugging:
         traceback.print_exc()
-    label = typer.style("error: ", fg=typer.colors.RED) if code != INTERRUPTED else ""
+    label = typer.style("error: ", fg=typer.colors.RED) if code not in (INTERRUPTED, TERMINATED) else ""
     typer.echo(label + " ".join(message.split()), err=True)
     raise typer.Exit(code)
 
 
 def tidy_when_terminated() -> None:
-    """End as by an error when asked to terminate, so that unfinished files are removed."""
+    """Stop as by Ctrl-C when asked to terminate: what is done is kept, unfinished files are removed."""
 
     def stop(signum: int, frame: object) -> NoReturn:
-        raise SystemExit(128 + signum)
+        global _terminated
+        _terminated = True
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # asked once is enough
+        raise KeyboardInterrupt
 
     signal.signal(signal.SIGTERM, stop)

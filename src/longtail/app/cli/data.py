@@ -199,26 +199,31 @@ def convert(
         Path,
         typer.Argument(
             metavar="OUT",
-            help="File to write: .txt, .jsonl (each also .gz, .xz, .zst) or .npz. The name decides the format.",
+            help="File to write: .txt, .jsonl (each also .gz, .xz, .zst) or .npz; a name without an ending is a "
+            "directory of arrays, for data larger than memory. The name decides the format.",
             show_default=False,
         ),
     ],
 ) -> None:
     """Write a data set in another format."""
     with step("converting", outcome="Nothing was written."):
-        from longtail.corpus import load, save
+        from longtail.corpus.formats import convert as write
+        from longtail.corpus.formats import is_directory_name
+        from longtail.corpus.mapped import check_mapped_target
         from longtail.corpus.npz import npz_prefix
         from longtail.engine.progress import show_progress
         from longtail.errors import InputError
 
-        check_out_file(out)
+        if is_directory_name(out):
+            check_mapped_target(out)
+        else:
+            check_out_file(out)
         if out.exists() and os.path.exists(source) and os.path.samefile(source, out):
             raise InputError("is both what to read and what to write: give another name.", path=out)
         with show_progress():
-            dataset = load(source)
-        save(dataset, out)
+            rows = write(source, out)
     written = str(out)
     if out.suffix == ".npz":
         prefix = npz_prefix(out)
         written = f"{prefix}.X.npz and {prefix}.Y.npz"
-    note(f"Wrote {dataset.n_rows:,} rows to {written}.")
+    note(f"Wrote {rows:,} rows to {written}.")

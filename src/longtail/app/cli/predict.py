@@ -22,6 +22,7 @@ from longtail.errors import InputError
 if TYPE_CHECKING:
     from longtail.corpus import Dataset
     from longtail.engine.topk import TopK
+    from longtail.learners import Learner
     from longtail.store import Model
 
 _PLAIN_NAME = re.compile(r"[^\s\"\x00-\x1f\x7f][^\s\x00-\x1f\x7f]*")
@@ -50,6 +51,9 @@ def predict(
     probabilities: Annotated[
         bool, typer.Option("--probabilities", help="Give probabilities; the model must have been calibrated.")
     ] = False,
+    memory_limit: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="Memory to hold at most, such as 2GB: fewer rows at a time.")
+    ] = None,
     names: Annotated[bool, typer.Option("--names", help="Give names of labels where the input has only ids.")] = False,
     cluster: OnCluster = None,
 ) -> None:
@@ -63,10 +67,12 @@ name that holds a space or begins with a quote stands in double quotes as a JSON
     outcome = "Nothing was written." if out else ""
     with step("predicting", outcome=outcome), ExitStack() as scope:
         from longtail.corpus.streams import write_whole
+        from longtail.engine.memory import parse_memory
         from longtail.engine.progress import show_progress
         from longtail.store import Model
 
         position = parse_position(tail)
+        limit = None if memory_limit is None else parse_memory(memory_limit, "--memory-limit")
         if out is not None:
             check_out_file(out)
         loaded = Model.load(model)
@@ -75,6 +81,8 @@ name that holds a space or begins with a quote stands in double quotes as a JSON
         if probabilities and loaded.calibration is None:
             raise InputError("has no probabilities yet: run longtail calibrate with held-out rows first.", path=model)
         scope.enter_context(on_cluster(cluster))
+        if limit is not None:
+            _hold(loaded.learner, limit)
         with show_progress():
             with step(f"reading {input}"):
                 dataset = _load(input)
@@ -100,6 +108,15 @@ def format_label(name: str) -> str:
     ('role::program', '"United States"')
     """
     return name if _PLAIN_NAME.fullmatch(name) else json.dumps(name, ensure_ascii=False)
+
+
+def _hold(learner: Learner, limit: int) -> None:
+    """Give a memory limit to a fitted learner and to those inside of it."""
+    if hasattr(learner, "memory_limit"):
+        learner.memory_limit = limit
+    for part in vars(learner).values():
+        if hasattr(part, "predict_topk"):
+            _hold(part, limit)
 
 
 def _load(source: str) -> Dataset:

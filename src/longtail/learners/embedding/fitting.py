@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -10,12 +11,14 @@ import numpy as np
 import numpy.typing as npt
 
 from longtail.engine.bags import Table
-from longtail.engine.checkpoint import Checkpoint
+from longtail.engine.checkpoint import Checkpoint, as_numbers, from_numbers
 from longtail.engine.progress import progress_bar
+from longtail.engine.signals import held_signals
 from longtail.errors import Interrupted, ParameterError
 from longtail.learners.embedding.mapping import unit_rows
-from longtail.learners.embedding.training import Progress, State, Trainer
+from longtail.learners.embedding.training import Progress, State, Trainer, Within
 
+_SAVED_EVERY = 600  # seconds
 HISTORY = ("loss", "regularisation", "gradient_norm", "rows_per_second", "held_out")
 
 
@@ -34,6 +37,31 @@ class Snapshot(NamedTuple):
     def of(cls, arrays: Sequence[npt.NDArray[np.float32]], names: Sequence[str]) -> Snapshot:
         """Put together what `arrays` gave."""
         return cls(arrays[0], arrays[1], dict(zip(names, arrays[2:], strict=True)))
+
+
+class _Begun:
+    """A pass that has begun: where it is, and how its steps went."""
+
+    def __init__(self) -> None:
+        self.within = Within()
+        self.measured: list[Progress] = []
+
+    def arrays(self) -> list[npt.NDArray[Any]]:
+        """All of it as three arrays."""
+        numbers = [self.within.done, *as_numbers(self.within.drawn)] if self.within.done else [0]
+        measured = np.array(self.measured, np.float64).reshape(-1, len(Progress._fields))
+        return [np.array(numbers, np.uint64), self.within.squares, measured]
+
+    @classmethod
+    def of(
+        cls, numbers: npt.NDArray[np.uint64], squares: npt.NDArray[np.float64], measured: npt.NDArray[np.float64]
+    ) -> _Begun:
+        """Put together what `arrays` gave."""
+        begun = cls()
+        begun.measured = [Progress(*steps) for steps in measured.tolist()]
+        if numbers[0]:
+            begun.within = Within(int(numbers[0]), from_numbers(numbers[1:]), squares)
+        return begun
 
 
 class Fitted(NamedTuple):
@@ -59,7 +87,8 @@ def run(
     measure : callable or None
         How good some values are on rows held out; without it the last ones are taken.
     checkpoint : Checkpoint
-        Where the state is kept after every pass, and where it is looked for first.
+        Where the state is kept after every pass, every ten minutes and when Ctrl-C or SIGTERM comes, and where it is
+        looked for first.
     average : int
         The values measured and taken are the mean after so many passes, the newest ones.
     patience : int
@@ -70,14 +99,20 @@ def run(
     history: list[list[float]] = []
     window: deque[Snapshot] = deque(maxlen=average)
     best, best_at = None, -1
-    saved = checkpoint.load()
+    saved, begun = checkpoint.load(), _Begun()
     if saved is not None:
-        state, window, best, best_at, history = _restored(saved, names, average)
+        state, window, best, best_at, history, begun = _restored(saved, names, average)
+
+    def keep() -> None:
+        checkpoint.save(_saved(state, window, best, best_at, history, begun))
+
     with progress_bar("training", passes * trainer.batches, "steps") as advance:
-        advance(len(history) * trainer.batches)
+        advance(len(history) * trainer.batches + begun.within.done)
         try:
             while len(history) < passes and not (best is not None and len(history) - 1 - best_at >= patience):
-                progress = _one_pass(trainer, state, len(history), advance)
+                _end_pass(trainer, state, len(history), begun, advance, keep if checkpoint.is_kept else None)
+                progress = [float(value) for value in np.mean(begun.measured, axis=0)]
+                begun = _Begun()
                 window.append(_copy_of(state))
                 if measure is None:
                     history.append([*progress, np.nan])
@@ -86,7 +121,7 @@ def run(
                     history.append([*progress, measure(mean)])
                     if best_at < 0 or history[-1][-1] > history[best_at][-1]:
                         best, best_at = mean, len(history) - 1
-                checkpoint.save(_saved(state, window, best, best_at, history))
+                keep()
         except KeyboardInterrupt:
             raise Interrupted(
                 f"Stopped while training embeddings: {len(history):,} of {passes:,} passes were done."
@@ -95,17 +130,25 @@ def run(
     return Fitted(best or _mean(window or [_copy_of(state)]), dict(zip(HISTORY, columns, strict=True)))
 
 
-def _one_pass(trainer: Trainer, state: State, number: int, advance: Any) -> list[float]:
-    measured: list[Progress] = []
-    for progress in trainer.steps(state, number):
-        if not np.isfinite(progress[:3]).all():
-            raise ParameterError(
-                "rate", trainer.settings.rate, f"makes the training diverge: lower it{_or_strength(trainer)}"
-            )
-        measured.append(progress)
-        remark = f"loss {progress.loss:.2f}, gradient {progress.gradient_norm:.2g}"
-        advance(1, f"{remark}, {progress.rows_per_second:,.0f} rows/s")
-    return [float(value) for value in np.mean(measured, axis=0)]
+def _end_pass(
+    trainer: Trainer, state: State, number: int, begun: _Begun, advance: Any, keep: Callable[[], None] | None
+) -> None:
+    """Take the steps of a pass that are left, keeping the state every ten minutes and when a signal comes."""
+    last_kept = time.monotonic()
+    with held_signals(keep is not None) as signals:
+        for progress in trainer.steps(state, number, begun.within):
+            if not np.isfinite(progress[:3]).all():
+                raise ParameterError(
+                    "rate", trainer.settings.rate, f"makes the training diverge: lower it{_or_strength(trainer)}"
+                )
+            begun.measured.append(progress)
+            remark = f"loss {progress.loss:.2f}, gradient {progress.gradient_norm:.2g}"
+            advance(1, f"{remark}, {progress.rows_per_second:,.0f} rows/s")
+            if keep is not None and (signals.came or time.monotonic() - last_kept > _SAVED_EVERY):
+                keep()
+                last_kept = time.monotonic()
+            if signals.came:
+                signals.deliver()
 
 
 def _or_strength(trainer: Trainer) -> str:
@@ -127,21 +170,28 @@ def _mean(window: Sequence[Snapshot]) -> Snapshot:
 
 
 def _saved(
-    state: State, window: Sequence[Snapshot], best: Snapshot | None, best_at: int, history: list[list[float]]
+    state: State,
+    window: Sequence[Snapshot],
+    best: Snapshot | None,
+    best_at: int,
+    history: list[list[float]],
+    begun: _Begun,
 ) -> list[npt.NDArray[Any]]:
     tables = [array for table in state.tables() for array in table]
     kept = [array for snapshot in (*window, *([best] if best else [])) for array in snapshot.arrays()]
-    return [np.array([len(window), best_at], np.int64), np.array(history, np.float64), *tables, *kept]
+    numbers = np.array([len(window), best_at], np.int64)
+    return [numbers, np.array(history, np.float64), *begun.arrays(), *tables, *kept]
 
 
 def _restored(
     saved: list[npt.NDArray[Any]], names: list[str], average: int
-) -> tuple[State, deque[Snapshot], Snapshot | None, int, list[list[float]]]:
-    n_window, best_at = (int(value) for value in saved[0])
+) -> tuple[State, deque[Snapshot], Snapshot | None, int, list[list[float]], _Begun]:
+    (n_window, best_at), history = (int(value) for value in saved[0]), saved[1].tolist()
+    begun, rest = _Begun.of(*saved[2:5]), saved[5:]
     each = 2 + len(names)
-    tables = [Table(*saved[2 + 3 * number : 5 + 3 * number]) for number in range(each)]
+    tables = [Table(*rest[3 * number : 3 + 3 * number]) for number in range(each)]
     state = State(tables[0], tables[1], dict(zip(names, tables[2:], strict=True)))
-    rest = saved[2 + 3 * each :]
+    rest = rest[3 * each :]
     snapshots = [Snapshot.of(rest[first : first + each], names) for first in range(0, len(rest), each)]
     best = snapshots[n_window] if best_at >= 0 else None
-    return state, deque(snapshots[:n_window], average), best, best_at, saved[1].tolist()
+    return state, deque(snapshots[:n_window], average), best, best_at, history, begun

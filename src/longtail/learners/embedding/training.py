@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -98,6 +98,15 @@ class Progress(NamedTuple):
     rows_per_second: float
 
 
+@dataclass
+class Within:
+    """Where a pass is: steps that are done, the state of what is drawn next, and what was worked out at its start."""
+
+    done: int = 0
+    drawn: Any = None
+    squares: npt.NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
+
+
 class _Batch(NamedTuple):
     """Rows of a step, and the labels that are scored in it."""
 
@@ -141,18 +150,26 @@ class Trainer:
         labels = rng.standard_normal((self.Y.shape[1], widths[-1]), np.float32) / np.float32(np.sqrt(widths[-1]))
         return State(Table.begin(features), Table.begin(labels), first_parameters(self.X.shape[1], widths, rng))
 
-    def steps(self, state: State, number: int) -> Iterator[Progress]:
+    def steps(self, state: State, number: int, within: Within | None = None) -> Iterator[Progress]:
         """Go over all rows once, changing the state; `number` is that of the pass, from 0 on.
 
-        What is drawn depends on the seed and that number alone.
+        What is drawn depends on the seed and that number alone. `within`, if it is given, tells where in the pass to
+        go on, and always tells where the pass is.
         """
         rng = np.random.default_rng([self.settings.seed, number])
-        squares = column_squares(state.features.values)
+        within = within or Within()
         order = rng.permutation(self.X.shape[0])
+        if within.done:
+            rng.bit_generator.state = within.drawn
+        else:
+            within.squares = column_squares(state.features.values)
         for place, rows in enumerate(np.array_split(order, self.batches)):
+            if place < within.done:
+                continue
             start = time.perf_counter()
             turn = number * self.batches + place + 1
-            loss, regularisation, total = self._step(state, self._drawn(rows, rng), squares, turn)
+            loss, regularisation, total = self._step(state, self._drawn(rows, rng), within.squares, turn)
+            within.done, within.drawn = place + 1, rng.bit_generator.state
             yield Progress(loss, regularisation, total**0.5, len(rows) / (time.perf_counter() - start))
 
     def close(self) -> None:

@@ -40,11 +40,14 @@ def estimate_trees(
     levels = [max(1.0, math.log2(max(rows, 2) / whole.growth.leaf_size)) for rows in (len(some), n)]
     stored = max(X.nnz, 1) / max(trial.X.nnz, 1)
     model = sum(array.nbytes for array in grown) * (n / len(some)) * trees
+    each = seconds * stored * levels[1] / levels[0]
     at_work = min(affordable_threads(threads, whole.thread_bytes, memory_limit, "a tree"), trees)
     return Estimate(
-        seconds=seconds * stored * levels[1] / levels[0] * trees / at_work,
+        seconds=each * trees / at_work,
         peak_memory_mb=max(before + at_work * whole.thread_bytes, before + 2 * model) / 1e6,
         model_mb=model / 1e6,
         block_mb=whole.thread_bytes / 1e6,
         threads=at_work,
+        blocks=trees,
+        least_seconds=each,
     )

@@ -11,9 +11,11 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
+from longtail.corpus.sparse import canonical_rows, chosen_rows
 from longtail.engine.augmentation import Augmentation
 from longtail.engine.forest_search import Trees, find_leaves, rank_leaves
 from longtail.engine.l1_logistic import Limits
+from longtail.engine.mapped import is_mapped, room_like
 from longtail.engine.memory import affordable_threads, parse_memory
 from longtail.engine.pool import in_chunks, thread_count
 from longtail.engine.spool import BlockSpool, is_resumable
@@ -32,7 +34,7 @@ from longtail.learners.norms import norms_of_leaves
 from longtail.propensity.base import is_number
 from longtail.weighting import Weighting, get_weighting
 
-_ROWS_AT_ONCE = 4096
+_ROWS_AT_ONCE, _SCALED_AT_ONCE = 4096, 1 << 10
 _NO_FLAGS, _NO_FACTORS = np.empty(0, np.bool_), np.empty(0, np.float32)
 _LARGEST = 1e30  # of C times the square of a value: sums over rows must stay in single precision
 
@@ -71,7 +73,8 @@ class InstanceForest(Learner):
         All cores when left out; the result is the same for any number.
     memory_limit : int or str, optional
         Memory that the process should hold at most, in bytes or as text such as ``"2GB"``: fewer threads are used
-        where it would be passed, and training is refused where even one doesn't fit.
+        where it would be passed, and training is refused where even one doesn't fit. Trees that would pass it when they
+        are put together lie in temporary files, mapped into memory.
 
     Attributes
     ----------
@@ -230,15 +233,16 @@ class InstanceForest(Learner):
             except Interrupted as error:  # which counts the trees of this run alone, and those that are not kept
                 error.args = (f"Stopped while growing trees: {len(spool):,} of {count:,} trees were done.",)
                 raise
-            return InstanceTrees.assemble(spool, count, self.n_features_in_, self.n_labels_, before)
+            del trainer
+            return InstanceTrees.assemble(spool, count, self.n_features_in_, self.n_labels_, before, self.memory_limit)
 
     def _trainer(self, X: sp.csr_array, Y: sp.csr_array, augmentation: Augmentation | None = None) -> TreeTrainer:
         counts = np.bincount(Y.indices, minlength=Y.shape[1])
         gains = get_weighting(self.weighting).costs(counts, Y.shape[0]).positive
         if not X.data.all():  # stored zeros would count as occurrences of a feature
-            X = X.copy()
+            X = chosen_rows(X, np.arange(X.shape[0])) if is_mapped(X.data) else X.copy()
             X.eliminate_zeros()
-        largest = float(np.abs(X.data).max(initial=0))
+        largest = float(max(X.data.max(initial=0), -X.data.min(initial=0)))
         if self.regularisation * largest**2 > _LARGEST:
             raise InputError(
                 f"X has values up to {largest:g}, too large for C = {self.regularisation:g}: scale its rows."
@@ -258,8 +262,13 @@ class InstanceForest(Learner):
     def _scaled(self, X: sp.csr_array) -> sp.csr_array:
         if not self.normalise:
             return X
-        scales = np.repeat(row_scales(X, True), np.diff(X.indptr))
-        return sp.csr_array(((X.data * scales).astype(np.float32), X.indices, X.indptr), shape=X.shape)
+        scales = row_scales(X, True)
+        values = room_like(X.data)(len(X.data), np.float32)
+        for first in range(0, X.shape[0], _SCALED_AT_ONCE):
+            ends = X.indptr[first : first + _SCALED_AT_ONCE + 1]
+            part = slice(int(ends[0]), int(ends[-1]))
+            values[part] = X.data[part] * np.repeat(scales[first : first + _SCALED_AT_ONCE], np.diff(ends))
+        return canonical_rows(values, X.indices, X.indptr, X.shape)
 
     @property
     def _arrays(self) -> Trees:

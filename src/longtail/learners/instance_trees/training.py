@@ -12,6 +12,7 @@ import scipy.sparse as sp
 
 from longtail.engine.augmentation import Augmentation, copy_rows, labelled_rows
 from longtail.engine.l1_logistic import L1Memory, Limits
+from longtail.engine.mapped import is_mapped, spilled
 from longtail.engine.ndcg_split import Relevance, ideal_gains
 from longtail.engine.pool import StopFlag, run_blocks
 from longtail.engine.portable import Portable
@@ -90,7 +91,7 @@ class TreeTrainer:
         mine = self._of_thread
         if not hasattr(mine, "memory"):
             n_rows, n_entries = self._size
-            mine.memory = L1Memory.for_matrix(n_rows, int(self.X.shape[1]), n_entries)
+            mine.memory = _memory_for(self.X, n_rows, n_entries)
             mine.rows = self._room()
         indptr, indices, values = mine.rows
         self._write_copies(number, indptr, indices, values)
@@ -137,7 +138,8 @@ class TreeTrainer:
         n_features, n_labels, (n_rows, n_entries) = int(self.X.shape[1]), len(self.gains), self._size
         counts = n_entries + n_rows, n_features, n_labels, n_rows, len(self._relevance.indices)
         own = 8 * (n_entries + n_rows) if self.augmentation else 0
-        return own + int(sum(size * count for size, count in zip((8, 52, 64, 64, 4), counts, strict=True)))
+        sizes = (0 if is_mapped(self.X.data) else 8, 52, 64, 64, 4)
+        return own + int(sum(size * count for size, count in zip(sizes, counts, strict=True)))
 
     def fingerprint(self, first: int) -> bytes:
         """Digest of everything that trees from number `first` on depend on."""
@@ -151,3 +153,12 @@ class TreeTrainer:
         node = np.repeat(np.arange(len(grown.weight_counts)), grown.weight_counts)
         order = np.lexsort((features, node))
         return grown._replace(features=features[order], weights=grown.weights[order])
+
+
+def _memory_for(X: sp.csr_array, n_rows: int, n_entries: int) -> L1Memory:
+    """Working memory of a thread; the columns of a node, as many as the data, lie on disk where the data do."""
+    if not is_mapped(X.data):
+        return L1Memory.for_matrix(n_rows, int(X.shape[1]), n_entries)
+    entries = n_entries + n_rows
+    small = L1Memory.for_matrix(0, int(X.shape[1]), 0)
+    return small._replace(column_rows=spilled(entries, np.int32), column_values=spilled(entries, np.float32))

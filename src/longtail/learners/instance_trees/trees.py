@@ -11,6 +11,7 @@ from sklearn.base import BaseEstimator
 
 from longtail.engine.arrays import is_array
 from longtail.engine.forest_search import Trees, is_in_preorder
+from longtail.engine.mapped import allocator
 from longtail.engine.spool import BlockSpool
 from longtail.engine.tree_growing import GrownTree
 from longtail.errors import ModelError
@@ -60,9 +61,15 @@ class InstanceTrees(BaseEstimator):
 
     @classmethod
     def assemble(
-        cls, spool: BlockSpool, count: int, n_features: int, n_labels: int, before: InstanceTrees | None = None
+        cls,
+        spool: BlockSpool,
+        count: int,
+        n_features: int,
+        n_labels: int,
+        before: InstanceTrees | None = None,
+        memory_limit: int | str | None = None,
     ) -> Self:
-        """Gather the first trees of a spool, each a `GrownTree`, behind those of `before`."""
+        """Gather the first trees of a spool, each a `GrownTree`, behind those of `before`; in files under a limit."""
         lengths = np.array([spool.lengths(tree) for tree in range(count)], np.int64)
         sizes = dict(zip(GrownTree._fields, lengths.sum(axis=0), strict=True))
         made = cls()
@@ -71,7 +78,9 @@ class InstanceTrees(BaseEstimator):
         names = ("rights", "sizes", "bias", "features", "weights", "labels", "values")
         kinds = {name: np.dtype(_KINDS.get(f"{name}_", np.float32)) for name in names}
         old = {name: getattr(before, f"{name}_") if before else np.empty(0, kinds[name]) for name in names}
-        arrays = {name: np.empty(len(old[name]) + int(sizes[name]), kinds[name]) for name in names}
+        lengths_of = {name: len(old[name]) + int(sizes[name]) for name in names}
+        allocate = allocator(memory_limit, sum(lengths_of[name] * kinds[name].itemsize for name in names))
+        arrays = {name: allocate(lengths_of[name], kinds[name]) for name in names}
         starts = {name: np.zeros(int(sizes["rights"]) + 1, np.int64) for name in ("weight", "label")}
         ends = {name: len(old[name]) for name in names}
         for name in names:

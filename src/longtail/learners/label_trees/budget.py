@@ -9,6 +9,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from longtail.engine import memory
+from longtail.engine.mapped import is_mapped
 from longtail.engine.memory import MemoryWatch, resident_memory
 from longtail.engine.pool import StopFlag, run_blocks
 from longtail.learners.estimate import Estimate
@@ -38,7 +39,8 @@ def _bytes_for(trainer: NodeTrainer, most_rows: int) -> int:
     n_rows, n_features = trainer.X.shape
     density = trainer.X.nnz / max(n_rows, 1)
     size = min(int(most_rows * density * 1.5), int(trainer.X.nnz))
-    return block_bytes(most_rows, min(size, n_features)) + 8 * size + 8 * n_features + 4 * n_rows
+    of_rows = 0 if is_mapped(trainer.X.data) else 8 * size
+    return block_bytes(most_rows, min(size, n_features)) + of_rows + 8 * n_features + 4 * n_rows
 
 
 def affordable_threads(trainer: NodeTrainer, level: Level, memory_limit: int | str | None, next_level: int = 0) -> int:
@@ -71,7 +73,7 @@ def estimate_nodes(trainer: NodeTrainer, negatives: int, memory_limit: int | str
     """
     forest, before = trainer.forest, resident_memory()
     blocks, starts = node_blocks(forest)
-    seconds, size, peak, each, threads = 0.0, 0.0, float(before), 0, trainer.threads
+    seconds, least, size, peak, each, threads = 0.0, 0.0, 0.0, float(before), 0, trainer.threads
     n_rows, candidates = int(trainer.X.shape[0]), level_bytes(trainer, negatives)
     for depth in range(forest.n_levels):
         first, last = (int(at) for at in forest.level_starts[depth : depth + 2])
@@ -104,6 +106,7 @@ def estimate_nodes(trainer: NodeTrainer, negatives: int, memory_limit: int | str
         trainer.release()
         seconds += float(stand_for @ tried[:, 0]) / min(threads, len(of_level))
         size += float(stand_for @ tried[:, 1])
+        least += float(tried[:, 0].max())  # levels wait for each other
         peak = max(peak, float(watch.peak))
     peak = max(peak, before + min(threads, max(len(blocks), 1)) * each + candidates, before + 2 * size + candidates)
     # Where blocks begin, nodes, the labels in them, and the counts of labels.
@@ -114,6 +117,8 @@ def estimate_nodes(trainer: NodeTrainer, negatives: int, memory_limit: int | str
         model_mb=(size + shape) / 1e6,
         block_mb=each / 1e6,
         threads=threads,
+        blocks=max(len(blocks), 1),
+        least_seconds=least,
     )
 
 

@@ -12,6 +12,7 @@ from sklearn.base import BaseEstimator
 
 from longtail.engine.chunks import DENSE_FROM, Chunks, bucket_bits, encode_block, lane_sizes, sort_into_buckets
 from longtail.engine.lanes import LANES, to_bfloat16
+from longtail.engine.mapped import allocator
 from longtail.engine.panels import count_kept
 from longtail.engine.spool import BlockSpool
 from longtail.errors import ModelError
@@ -139,14 +140,17 @@ class ChunkWeights(BaseEstimator):
         block_starts: npt.NDArray[np.int64],
         precision: NodePrecision,
         n_features: int,
+        memory_limit: int | str | None = None,
     ) -> Self:
-        """Gather blocks ``numbers`` of the spool; memory holds the result alone."""
+        """Gather blocks ``numbers`` of the spool; memory holds the result alone, or files where a limit has no room."""
         lengths = np.array([spool.lengths(int(number)) for number in numbers], np.int64).reshape(-1, 9)
         starts = np.zeros((len(numbers) + 1, 9), np.int64)
         np.cumsum(lengths, axis=0, out=starts[1:])
         stored = STORED_AS[precision]
         kinds = (np.int32, key_dtype(n_features), np.uint8, np.uint8, stored, stored, np.float32, np.float32, np.int32)
-        arrays = [np.empty(size, kind) for size, kind in zip(starts[-1], kinds, strict=True)]
+        total = sum(int(size) * np.dtype(kind).itemsize for size, kind in zip(starts[-1], kinds, strict=True))
+        allocate = allocator(memory_limit, total)
+        arrays = [allocate(int(size), kind) for size, kind in zip(starts[-1], kinds, strict=True)]
         for at, number in enumerate(numbers):
             for whole, part, start in zip(arrays, spool.read(int(number)), starts[at], strict=True):
                 whole[start : start + len(part)] = part

@@ -37,6 +37,7 @@ def grow(
     negatives: Negatives | None,
     threads: Callable[[Level], int],
     make_room: Callable[[int], None],
+    memory_limit: int | str | None = None,
 ) -> ChunkWeights:
     """Train the nodes that the spool doesn't hold yet, and gather all.
 
@@ -50,6 +51,8 @@ def grow(
         Tells how many threads a level may use.
     make_room : callable
         Called with the bytes that a level takes before it is made ready; raises where there is no room.
+    memory_limit : int or str, optional
+        Weights lie in temporary files where they would pass it.
     """
     forest = trainer.forest
     blocks, block_starts = node_blocks(forest)
@@ -61,12 +64,12 @@ def grow(
         candidates = None
         make_room(level_bytes(trainer, 0 if negatives is None else negatives.nodes))
         if negatives is not None:
-            candidates = _sent(trainer, spool, block_starts, depth, negatives)
+            candidates = _sent(trainer, spool, block_starts, depth, negatives, memory_limit)
         level = trainer.level(depth, candidates)
         for solved in trainer.train(depth, level, todo, threads(level)):
             spool.append(solved)
     return ChunkWeights.assemble(
-        spool, np.arange(len(blocks)), block_starts, trainer.precision, int(trainer.X.shape[1])
+        spool, np.arange(len(blocks)), block_starts, trainer.precision, int(trainer.X.shape[1]), memory_limit
     )
 
 
@@ -77,7 +80,12 @@ def _of_nodes(
 
 
 def _sent(
-    trainer: NodeTrainer, spool: BlockSpool, block_starts: npt.NDArray[np.int64], depth: int, negatives: Negatives
+    trainer: NodeTrainer,
+    spool: BlockSpool,
+    block_starts: npt.NDArray[np.int64],
+    depth: int,
+    negatives: Negatives,
+    memory_limit: int | str | None = None,
 ) -> sp.csr_array:
     """Which rows the levels above send to the nodes of level `depth`, as a 0/1 matrix; all to the roots."""
     forest, n = trainer.forest, int(trainer.X.shape[0])
@@ -86,7 +94,12 @@ def _sent(
         return sp.csr_array(np.ones((n, forest.n_trees_), np.float32))
     done = int(block_starts[first])
     weights = ChunkWeights.assemble(
-        spool, np.arange(done), np.minimum(block_starts, done), trainer.precision, int(trainer.X.shape[1])
+        spool,
+        np.arange(done),
+        np.minimum(block_starts, done),
+        trainer.precision,
+        int(trainer.X.shape[1]),
+        memory_limit,
     )
     search = TreeSearch(
         forest, weights, trainer.settings.loss, negatives.discount, trainer.settings.bias, int(trainer.Y.shape[1])

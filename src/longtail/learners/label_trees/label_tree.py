@@ -107,7 +107,8 @@ class LabelTree(Learner):
         How weights are kept after training; int8 in units of 1/127 of the classifier's largest weight.
     memory_limit : int or str, optional
         Memory that the process should hold at most while nodes are trained, in bytes or as text such as ``"2GB"``:
-        fewer threads are used where it would be passed, and training is refused where even one doesn't fit.
+        fewer threads are used where it would be passed, and training is refused where even one doesn't fit. Weights
+        that would pass it lie in temporary files, mapped into memory.
 
     Attributes
     ----------
@@ -366,6 +367,7 @@ class LabelTree(Learner):
                     trainer, level, self.memory_limit, level_bytes(trainer, self.negatives)
                 ),
                 lambda size: make_room(trainer, size, self.memory_limit),
+                self.memory_limit,
             )
 
     def _trainer(self, X: sp.csr_array, Y: sp.csr_array, augmentation: Augmentation | None = None) -> NodeTrainer:

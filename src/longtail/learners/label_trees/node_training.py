@@ -14,6 +14,7 @@ import scipy.sparse as sp
 from longtail.engine.augmentation import Augmentation, CopyRoom, Positives, copied_positives
 from longtail.engine.block_solver import Memory, Rows, solve_block
 from longtail.engine.lanes import LANES
+from longtail.engine.mapped import Allocate, room_like
 from longtail.engine.node_rows import gather_positives, gather_rows, size_of_rows
 from longtail.engine.pool import StopFlag, run_blocks
 from longtail.engine.portable import Portable
@@ -179,7 +180,7 @@ class NodeTrainer:
         try:
             scratch = self._spare.get_nowait()
         except Empty:
-            scratch = _Scratch(*self._shape)
+            scratch = _Scratch(*self._shape, room_like(self._values))
         settings = self.settings
         members, columns = self._members(depth, block.node)
         members, columns = members[block.first : block.last], columns[block.first : block.last]
@@ -244,7 +245,8 @@ class NodeTrainer:
 class _Scratch:
     """Working memory of one thread, which grows with the largest node it has met."""
 
-    def __init__(self, n_rows: int, n_features: int) -> None:
+    def __init__(self, n_rows: int, n_features: int, room: Allocate) -> None:
+        self._allocate = room
         self._place = np.full(n_features, -1, np.int32)
         self._local = np.empty(n_rows, np.int32)
         self._features = np.empty(n_features, np.int32)
@@ -264,7 +266,7 @@ class _Scratch:
         """Rows of a node, without bias, and their features."""
         size = size_of_rows(indptr, chosen)
         if size > len(self._indices):
-            self._indices, self._values = np.empty(size, np.int32), np.empty(size, np.float32)
+            self._indices, self._values = self._allocate(size, np.int32), self._allocate(size, np.float32)
         starts = np.empty(len(chosen) + 1, np.int64)
         found = gather_rows(
             indptr, indices, values, scales, chosen, self._place, self._features, starts, self._indices, self._values

@@ -79,8 +79,8 @@ class OneVsRest(Learner):
         Threads for training and prediction, all cores by default; the result is the same for any number.
     memory_limit : int or str, optional
         Memory that the process should hold at most while blocks are trained, in bytes or as text such as ``"2GB"``:
-        fewer threads are used where it would be passed, and training is refused where even one doesn't fit. Putting
-        the finished blocks together takes the size of the model besides the data; `estimate` tells it.
+        fewer threads are used where it would be passed, and training is refused where even one doesn't fit. Where the
+        finished blocks don't fit together into what is left, the model lies in temporary files, mapped into memory.
 
     Attributes
     ----------
@@ -223,7 +223,7 @@ class OneVsRest(Learner):
                 spool.append(block)
             self._train(trainer, blocks, spool)
             blocks[len(old) :] = [block_labels + np.int32(self.n_labels_) for block_labels in blocks[len(old) :]]
-            weights = BlockWeights.assemble(spool, blocks, self.n_features_in_, precision)
+            weights = BlockWeights.assemble(spool, blocks, self.n_features_in_, precision, self.memory_limit)
         with self._whole_or_unchanged():
             self.weights_ = weights
             self._remember_new_labels(labels)
@@ -239,7 +239,8 @@ class OneVsRest(Learner):
         blocks = BlockTrainer.blocks_by_frequency(self.label_counts_)
         with BlockSpool(trainer.fingerprint(blocks) if is_resumable() else None) as spool:
             self._train(trainer, blocks, spool)
-            self.weights_ = BlockWeights.assemble(spool, blocks, self.n_features_in_, self.precision)
+            trainer.release_rows()
+            self.weights_ = BlockWeights.assemble(spool, blocks, self.n_features_in_, self.precision, self.memory_limit)
 
     def _trainer(
         self,
@@ -321,7 +322,8 @@ class OneVsRest(Learner):
 
     def _topk(self, X: sp.csr_array, k: int, allowed: npt.NDArray[np.bool_] | None) -> TopK:
         self.weights_.check(self.n_labels_)
-        return self.weights_.rank(X, row_scales(X, self.normalise), self.bias, k, allowed, self.threads)
+        scales, limit = row_scales(X, self.normalise), self.memory_limit
+        return self.weights_.rank(X, scales, self.bias, k, allowed, self.threads, memory_limit=limit)
 
     def _weighted_topk(
         self,
@@ -336,7 +338,7 @@ class OneVsRest(Learner):
         self.weights_.check(self.n_labels_)
         lane_factors = self.weights_.lane_factors(factors, self._slope)
         scales = row_scales(X, self.normalise)
-        return self.weights_.rank(X, scales, self.bias, k, allowed, self.threads, lane_factors)
+        return self.weights_.rank(X, scales, self.bias, k, allowed, self.threads, lane_factors, self.memory_limit)
 
 
 def _is_number(value: object) -> bool:

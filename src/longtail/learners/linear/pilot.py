@@ -49,6 +49,8 @@ def estimate_blocks(trainer: BlockTrainer, blocks: list[npt.NDArray[np.int32]], 
         model_mb=model / 1e6,
         block_mb=each / 1e6,
         threads=at_work,
+        blocks=len(blocks),
+        least_seconds=float(seconds.max()),
     )
 
 

@@ -17,6 +17,7 @@ from longtail.engine.augmentation import Augmentation, CopyRoom, copied_positive
 from longtail.engine.block_loss import block_losses
 from longtail.engine.block_solver import Memory, Problem, Rows, solve_block
 from longtail.engine.lanes import LANES, from_bfloat16, to_bfloat16
+from longtail.engine.mapped import room_like
 from longtail.engine.pool import StopFlag, run_blocks
 from longtail.engine.portable import Portable
 from longtail.engine.rows import count_features, inverse_lengths, squared_lengths
@@ -34,6 +35,7 @@ from longtail.weighting import Costs
 Labels = npt.NDArray[np.int32]
 
 _PRUNE_STEPS, _PRUNE_FACTOR = 16, 1.5
+_AT_ONCE = 1 << 22  # values
 
 
 @dataclass
@@ -119,6 +121,10 @@ class BlockTrainer:
         """Train a block that is given as its number and its labels."""
         number, labels = block
         return self.solve(labels, number, stop)
+
+    def release_rows(self) -> None:
+        """Give the renumbered features of the rows back: nothing can be trained after it."""
+        self.rows = self.rows._replace(indices=np.empty(0, np.int32))
 
     def solve(self, labels: Labels, number: int, stop: StopFlag) -> SolvedBlock:
         """Train one block; its `number` decides the order in which rows are visited."""
@@ -218,13 +224,16 @@ def block_bytes(n_rows: int, n_features: int, *, bounded: bool = False) -> int:
 
 
 def renumbered_by_frequency(X: sp.csr_array) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-    """Features from the most frequent to the rarest, and the indices of X in these new numbers."""
+    """Features from the most frequent to the rarest, and the indices of X in these new numbers, on disk if X is."""
     occurrences = np.zeros(X.shape[1], np.int64)
     count_features(X.indices, occurrences)
     by_frequency = np.argsort(-occurrences, kind="stable").astype(np.int32)
     number = np.empty(X.shape[1], np.int32)
     number[by_frequency] = np.arange(X.shape[1], dtype=np.int32)
-    return by_frequency, number[X.indices]
+    indices = room_like(X.indices)(len(X.indices), np.int32)
+    for first in range(0, len(indices), _AT_ONCE):
+        np.take(number, X.indices[first : first + _AT_ONCE], out=indices[first : first + _AT_ONCE])
+    return by_frequency, indices
 
 
 def digest_of(described: object, arrays: Iterable[npt.NDArray[Any]]) -> bytes:

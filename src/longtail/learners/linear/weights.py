@@ -12,6 +12,8 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 
 from longtail.engine.lanes import LANES, from_bfloat16, to_bfloat16
+from longtail.engine.mapped import allocator
+from longtail.engine.memory import memory_in_use, parse_memory
 from longtail.engine.panels import LaneFactors, PanelWeights, collect_kept, count_kept, place_block, rank_rows
 from longtail.engine.pool import StopFlag, run_blocks, thread_count
 from longtail.engine.spool import BlockSpool
@@ -96,15 +98,23 @@ class BlockWeights(BaseEstimator):
 
     @classmethod
     def assemble(
-        cls, spool: BlockSpool, block_labels: list[npt.NDArray[np.int32]], n_features: int, precision: Precision
+        cls,
+        spool: BlockSpool,
+        block_labels: list[npt.NDArray[np.int32]],
+        n_features: int,
+        precision: Precision,
+        memory_limit: int | str | None = None,
     ) -> Self:
-        """Gather solved blocks, which wait in the spool, so that memory holds the result alone."""
+        """Gather solved blocks, which wait in the spool, so that memory holds the result alone.
+
+        Where `memory_limit` leaves no room for it, the result lies in temporary files, mapped into memory.
+        """
         made = cls()
         n_blocks = len(block_labels)
         made.lane_labels_ = np.full(n_blocks * LANES, -1, np.int32)
         made.lane_bias_ = np.zeros(n_blocks * LANES, np.float32)
         dtype = np.dtype(np.uint16 if precision == "bfloat16" else np.float32)
-        made._allocate(*_choose_depths(spool, n_blocks, n_features), n_blocks, dtype)
+        made._allocate(*_choose_depths(spool, n_blocks, n_features), n_blocks, dtype, memory_limit)
         packed, next_entry = made._packed(), made.entry_offsets_[:-1].copy()
         for index, labels in enumerate(block_labels):
             block = SolvedBlock(*spool.read(index))
@@ -147,17 +157,20 @@ class BlockWeights(BaseEstimator):
         entries: npt.NDArray[np.int64],
         n_blocks: int,
         dtype: np.dtype[Any],
+        memory_limit: int | str | None,
     ) -> None:
         deepest_first = np.argsort(-depths, kind="stable")[: np.count_nonzero(depths)]
         self.panel_slots_ = np.full(len(depths), -1, np.int32)
         self.panel_slots_[deepest_first] = np.arange(len(deepest_first), dtype=np.int32)
         shallower = np.cumsum(np.bincount(depths, minlength=n_blocks + 1))
         self.panel_heights_ = (len(depths) - shallower[:n_blocks]).astype(np.int32)
-        self.panels_ = np.zeros((int(self.panel_heights_.sum()), LANES), dtype)
+        height, n_entries = int(self.panel_heights_.sum(dtype=np.int64)), int(entries.sum())
+        size = height * LANES * dtype.itemsize + n_entries * (4 + dtype.itemsize)
+        allocate = allocator(memory_limit, size)
+        self.panels_ = allocate((height, LANES), dtype)
         self.entry_offsets_ = np.concatenate([[0], np.cumsum(entries)]).astype(np.int64)
         lane_dtype = np.uint16 if n_blocks * LANES <= 1 << 16 else np.uint32
-        self.entry_lanes_ = np.empty(self.entry_offsets_[-1], lane_dtype)
-        self.entry_values_ = np.empty(self.entry_offsets_[-1], dtype)
+        self.entry_lanes_, self.entry_values_ = allocate(n_entries, lane_dtype), allocate(n_entries, dtype)
 
     @cached_property
     def _arrays(self) -> PanelWeights:
@@ -245,8 +258,12 @@ class BlockWeights(BaseEstimator):
         allowed: npt.NDArray[np.bool_] | None,
         threads: int | None,
         lane_factors: LaneFactors = _NO_FACTORS,
+        memory_limit: int | str | None = None,
     ) -> TopK:
-        """Rank the k best labels of each row; memory beyond the result holds the scores of a few rows at a time."""
+        """Rank the k best labels of each row; memory beyond the result holds the scores of a few rows at a time.
+
+        They are fewer where `memory_limit` leaves little room; the result is the same.
+        """
         n = X.shape[0]
         top = TopK(np.full((n, k), -1, np.int32), np.full((n, k), -np.inf, np.float32))
         indptr = X.indptr.astype(np.int64, copy=False)
@@ -254,6 +271,9 @@ class BlockWeights(BaseEstimator):
         if lanes == 0:
             return top
         most = max(1, min(_SCORES_AT_ONCE // lanes, _ROWS_AT_ONCE))
+        if memory_limit is not None:
+            room = parse_memory(memory_limit) - memory_in_use()
+            most = max(1, min(most, room // (2 * 4 * lanes * thread_count(threads))))
         at_once = -(-n // -(-n // most)) if n > most else max(1, min(n, max(64, -(-n // thread_count(threads)))))
         permitted = np.empty(0, np.bool_) if allowed is None else allowed
         weights = self._arrays

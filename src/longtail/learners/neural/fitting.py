@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +13,7 @@ from torch import Tensor
 
 from longtail.engine.checkpoint import Checkpoint
 from longtail.engine.progress import progress_bar
+from longtail.engine.signals import held_signals
 from longtail.errors import Interrupted, ParameterError
 from longtail.learners.neural.training import Progress, Trainer
 
@@ -62,7 +63,8 @@ def fit_network(
     measure : callable or None
         How good the network is on rows held out, the higher the better; without it the last weights are taken.
     checkpoint : Checkpoint
-        Where everything is kept after each check and every ten minutes, and looked for first.
+        Where everything is kept after each check, every ten minutes and when Ctrl-C or SIGTERM comes, and looked for
+        first.
     plan : Plan
     description : str
         Of the progress bar.
@@ -78,7 +80,7 @@ def fit_network(
         advance(min(state.step * trainer.settings.batch, trainer.settings.passes * n_rows))
         try:
             if trainer.Y.nnz and not _is_over(state, plan, trainer.steps):
-                for progress in trainer.run(state.step):
+                for progress in _kept_when_stopped(trainer.run(state.step), checkpoint, state, trainer):
                     _note(state, progress, trainer, advance)
                     within = state.step % trainer.steps_a_pass
                     is_check = (within % every == 0 and trainer.steps_a_pass - within >= every) or within == 0
@@ -100,6 +102,21 @@ def fit_network(
         _put(trainer, state.mean)
     columns = np.array(state.history).T.tolist() if state.history else [[] for _ in HISTORY]
     return dict(zip(HISTORY, columns, strict=True))
+
+
+def _kept_when_stopped(
+    steps: Iterator[Progress], checkpoint: Checkpoint, state: _State, trainer: Trainer
+) -> Iterator[Progress]:
+    """Take steps; when Ctrl-C or SIGTERM comes in one, it is ended and the state is kept first.
+
+    Processes that train together would wait for each other, so among several nothing is held back.
+    """
+    with held_signals(checkpoint.is_kept and trainer.place.size == 1) as signals:
+        for progress in steps:
+            yield progress
+            if signals.came:
+                checkpoint.save(_saved(state, trainer))
+                signals.deliver()
 
 
 def _is_over(state: _State, plan: Plan, steps: int) -> bool:

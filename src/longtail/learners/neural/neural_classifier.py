@@ -442,12 +442,14 @@ class NeuralClassifier(NeuralRanker):
                         break
         size = sum(parameter.numel() for parameter in network.parameters()) * 4
         a_row = float(np.median(seconds[len(seconds) // 2 :]))
+        steps = math.ceil(len(rows) * (1 - self.held_out) / int(self.batch)) * int(self.passes) * len(levels)
         return Estimate(
             seconds=a_row * len(rows) * int(self.passes) * (1 - self.held_out) * len(levels),
             peak_memory_mb=(resident_memory() + _COPIES * size) / 1e6,
             model_mb=size / 1e6 * len(levels),
             block_mb=0.0,
             threads=threads,
+            exchanged_mb=2 * steps * size / 1e6,  # each node sends and gets about its size, twice
         )
 
 

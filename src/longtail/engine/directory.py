@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from longtail.engine.disk import locked
+
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 
 
@@ -18,7 +20,7 @@ def replacing(target: Path) -> Iterator[Path]:
     """Give a new directory to write into; it takes the place of `target` once the block ends without an error.
 
     Whatever happens, `target` is afterwards the old directory or the new one, complete. Files are to be synced by
-    whoever writes them.
+    whoever writes them. What a process that was killed left unfinished beside `target` is removed.
 
     Examples
     --------
@@ -30,8 +32,8 @@ def replacing(target: Path) -> Iterator[Path]:
     ['a.txt']
     """
     target = target.resolve()
-    fresh = target.parent / f".{target.name}.{secrets.token_hex(4)}.tmp"
-    fresh.mkdir()
+    _clear_up(target)
+    fresh, handle = _begun(target)
     try:
         yield fresh
         _sync(fresh)
@@ -39,6 +41,42 @@ def replacing(target: Path) -> Iterator[Path]:
         _sync(target.parent)
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
+        os.close(handle)
+
+
+def _begun(target: Path) -> tuple[Path, int]:
+    """Make a directory and lock it, so that others see that it is in use; nobody else's clearing up gets between."""
+    while True:
+        fresh = target.parent / f".{target.name}.{secrets.token_hex(4)}.tmp"
+        fresh.mkdir()
+        with suppress(FileNotFoundError):
+            handle = os.open(fresh, os.O_RDONLY)
+            if locked(handle) and fresh.exists():
+                return fresh, handle
+            os.close(handle)
+
+
+def _clear_up(target: Path) -> None:
+    """Remove what killed processes left beside `target`, and put an old directory back that was moved aside last."""
+    for left in sorted(target.parent.glob(f".{_escaped(target.name)}.????????.*")):
+        if left.suffix == ".old" and not target.exists():
+            with suppress(OSError):
+                left.rename(target)
+                continue
+        if left.suffix not in (".tmp", ".old"):
+            continue
+        with suppress(OSError):
+            handle = os.open(left, os.O_RDONLY)
+            try:
+                if locked(handle):
+                    shutil.rmtree(left, ignore_errors=True)
+            finally:
+                os.close(handle)
+
+
+def _escaped(name: str) -> str:
+    """Take characters of a name for themselves in a pattern."""
+    return "".join(f"[{character}]" if character in "*?[" else character for character in name)
 
 
 def _move(fresh: Path, target: Path) -> None:

@@ -1,7 +1,7 @@
 import pytest
 
-from longtail.store import directory
-from longtail.store.directory import replacing
+from longtail.engine import directory
+from longtail.engine.directory import replacing
 
 
 def names(path):

@@ -1,0 +1,140 @@
+"""Train from data that are larger than memory, under a hard limit, and see what is held and how long it takes.
+
+Rows of random features are written as a directory of arrays. Each learner is then trained on them twice, in processes
+of its own: without a limit, and in a control group whose memory, the pages of files included, is a fraction of the
+data. Both must give the same model. Needs the rights to make a control group; without them the second run is left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+RESULTS = Path(__file__).resolve().parent / "results"
+GROUPS = Path("/sys/fs/cgroup")
+LEARNERS = {
+    "one-vs-rest": "OneVsRest(threads=2, max_passes=2, **limit)",
+    "label tree": "LabelTree(threads=2, max_passes=2, leaf_size=32, arity=8, **limit)",
+    "forest": "InstanceForest(trees=1, threads=1, newton_steps=1, sweeps=1, **limit)",
+}
+WORKER = """
+import json, sys, time
+from longtail import InstanceForest, LabelTree, Model, OneVsRest
+from longtail.corpus import load
+from longtail.engine.memory import MemoryWatch
+
+path, out, limit = sys.argv[1], sys.argv[2], {{"memory_limit": sys.argv[3]}} if len(sys.argv) > 3 else {{}}
+data = load(path)
+used = time.process_time()
+started = time.perf_counter()
+with MemoryWatch() as watch:
+    learner = {learner}.fit(data.X, data.Y)
+    took = time.perf_counter() - started, time.process_time() - used
+    model = Model(learner)
+    rows = sum(len(top) for top in model.iter_topk(data, 5))
+    learner.memory_limit = None
+    model.save(out)
+print(json.dumps({{"seconds": took[0], "processor_seconds": took[1], "held_mb": watch.peak / 1e6, "rows": rows}}))
+"""
+
+
+def make(path: Path, rows: int, features: int, labels: int, values: int) -> float:
+    """Write rows whose labels can be told from a feature; gives the MB of their features."""
+    from longtail.corpus.mapped import MappedWriter
+
+    rng, width = np.random.default_rng(0), features // values
+    with MappedWriter(path, features, labels) as writer:
+        for first in range(0, rows, 2000):
+            n = min(2000, rows - first)
+            own = (rng.random(n) ** 2 * labels).astype(np.int32)
+            indices = (rng.random((n, values)) * width).astype(np.int32) + np.arange(values, dtype=np.int32) * width
+            data = rng.random((n, values), np.float32) + np.float32(0.1)
+            data[np.arange(n), own % values] += 5
+            ends = np.arange(1, n + 1)
+            writer.append(ends * values, indices.ravel(), data.ravel(), ends, own)
+        writer.finish("made")
+    return 8 * rows * values / 1e6
+
+
+def limited(limit: int) -> Path | None:
+    """Make a control group with so many bytes of memory; None where that is not possible."""
+    for folder, name in ((GROUPS / "memory", "memory.limit_in_bytes"), (GROUPS, "memory.max")):
+        group = folder / f"longtail-{os.getpid()}"
+        try:
+            group.mkdir()
+            (group / name).write_text(str(limit))
+        except OSError:
+            continue
+        return group
+    return None
+
+
+def run(learner: str, data: Path, out: Path, limit: str | None, group: Path | None) -> dict[str, Any]:
+    """Train in a process of its own, in a control group if there is one."""
+
+    def enter() -> None:
+        if group is not None:
+            (group / "cgroup.procs").write_text(str(os.getpid()))
+
+    command = [sys.executable, "-c", WORKER.format(learner=learner), str(data), str(out), *([limit] if limit else [])]
+    done = subprocess.run(command, capture_output=True, text=True, preexec_fn=enter, check=False)
+    if done.returncode:
+        raise SystemExit(f"{learner} ended with {done.returncode}: {done.stderr[-2000:]}")
+    figures: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    digests = {f.name: hashlib.sha256(f.read_bytes()).hexdigest() for f in out.iterdir() if f.suffix == ".npy"}
+    return figures | {"digest": hashlib.sha256(json.dumps(digests, sort_keys=True).encode()).hexdigest()}
+
+
+def main() -> None:
+    """Make data, train, compare and write the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, default=150_000)
+    parser.add_argument("--values", type=int, default=1000, help="features of a row")
+    parser.add_argument("--limit", type=int, default=480, help="MB")
+    options = parser.parse_args()
+    found = []
+    with tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR")) as name:
+        folder = Path(name)
+        size = make(folder / "data", options.rows, 50_000, 128, options.values)
+        group = limited(options.limit * 10**6)
+        for learner, code in LEARNERS.items():
+            free = run(code, folder / "data", folder / "free", None, None)
+            row = {"learner": learner, "data_mb": size, "free": free}
+            if group is not None:
+                row["limited"] = run(code, folder / "data", folder / "held", f"{options.limit}MB", group)
+                if row["limited"]["digest"] != free["digest"]:
+                    raise SystemExit(f"{learner}: the two models differ")
+            found.append(row)
+            print(row, flush=True)
+        if group is not None:
+            group.rmdir()
+    lines = [
+        f"# {size:,.0f} MB of features under {options.limit} MB of memory",
+        "",
+        *__doc__.split("\n\n", 1)[1].splitlines(),
+        f"{options.rows:,} rows of {options.values:,} features. Held is the most memory of the process, libraries",
+        "included and pages of mapped files left out, which the system takes back.",
+        "",
+        "| learner | no limit: s | held MB | under the limit: s | held MB | same model |",
+        "|---|---|---|---|---|---|",
+    ]
+    for row in found:
+        cells = [f"{row['free']['seconds']:.0f}", f"{row['free']['held_mb']:.0f}"]
+        held = row.get("limited")
+        cells += [f"{held['seconds']:.0f}", f"{held['held_mb']:.0f}", "yes"] if held else ["-", "-", "-"]
+        lines.append(f"| {row['learner']} | " + " | ".join(cells) + " |")
+    (RESULTS / "larger_than_memory.json").write_text(json.dumps(found, indent=1) + "\n")
+    (RESULTS / "larger_than_memory.md").write_text("\n".join(lines) + "\n")
+
+
+if __name__ == "__main__":
+    main()
