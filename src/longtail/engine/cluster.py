@@ -97,7 +97,7 @@ class RayCluster:
         self._ray: Any = ray
         self._task = ray.remote(run_block)
         self._put: dict[int, tuple[Any, weakref.ref[Any]]] = {}
-        self._interrupted = False
+        self._interrupted, self._runs, self._lock = False, 0, threading.Lock()
         self._cpus, self._looked, self._last_seen = 0, -_LOOKED_EVERY, time.monotonic()
         modules = sorted(name for name in sys.modules if name.split(".")[0] == "longtail" and "__main__" not in name)
         warm = ray.remote(warm_up).options(num_cpus=1, max_retries=0)
@@ -123,13 +123,16 @@ class RayCluster:
         """
         if not len(blocks):
             return
+        with self._lock:
+            self._interrupted = self._interrupted and self._runs > 0  # a stop is for the runs of its time
+            self._runs += 1
         ray = self._ray
-        references = [self._reference(work.owner), ray.put(with_arrays(work.shared, plain))]
-        task = self._task.options(num_cpus=work.cpus, max_retries=_RETRIES, name=f"longtail {work.method}")
         running: dict[Any, int] = {}
         waiting: dict[int, Any] = {}
         submitted = next_out = 0
+        task = self._task.options(num_cpus=work.cpus, max_retries=_RETRIES, name=f"longtail {work.method}")
         try:
+            references = [self._reference(work.owner), ray.put(with_arrays(work.shared, plain))]
             while next_out < len(blocks):
                 room = 2 * max(1, self.cpus // work.cpus)
                 while submitted < len(blocks) and len(running) < room and len(running) + len(waiting) < 2 * room:
@@ -155,6 +158,8 @@ class RayCluster:
             for reference in running:
                 with suppress(Exception):
                     ray.cancel(reference, force=self._interrupted)
+            with self._lock:
+                self._runs -= 1
 
     def together(self, owner: Any, method: str, arguments: tuple[Any, ...]) -> Any:
         """Call a method in a process for each GPU, or for each core, which train one network together.
@@ -198,9 +203,8 @@ class RayCluster:
         try:
             found = self._ray.get(reference)
         except exceptions.RayTaskError as error:
-            if isinstance(error.cause, ModuleNotFoundError):
-                missing = (error.cause.name or "longtail").split(".")[0]
-                raise InputError(f"A node of the cluster has no {missing}: install longtail on all nodes.") from None
+            if isinstance(error.cause, ModuleNotFoundError) or "failed to import on the worker" in str(error.cause):
+                raise InputError("A node of the cluster has another longtail, or none: install this one.") from error
             if isinstance(error.cause, Exception):
                 raise error.cause from error
             raise
