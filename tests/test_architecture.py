@@ -28,6 +28,7 @@ ORDER = (
     "store",
     "recipes",
     "app",
+    "serve",
 )
 HEAVY = {
     "sklearn", "numba", "scipy", "matplotlib", "jinja2", "pandas", "zstandard", "tokenizers",
