@@ -55,6 +55,7 @@ def serve(
         from longtail.app.serve.keys import read_keys
         from longtail.app.serve.manifests import check_models
         from longtail.app.serve.settings import Limits, Settings, parse_models
+        from longtail.app.serve.sockets import address_of, bind
 
         if max_rows > max_queue:
             raise ParameterError("--max-queue", max_queue, f"must be at least --max-rows, {max_rows}")
@@ -72,11 +73,11 @@ def serve(
         check_models(settings.models)
         if host not in _LOOPBACK and not keys:
             note(f"Anyone who reaches {host} can use this server: --api-key-file asks for a key.")
-        from longtail.app.serve.server import address_of, bind, log_to_standard_error
-
         listening = bind(host, port)
+        note(f"Listening on {address_of(listening)}, Ctrl-C stops.")
+        from longtail.app.serve.server import log_to_standard_error
+
     log_to_standard_error()
-    note(f"Listening on {address_of(listening)}, Ctrl-C stops.")
     if workers > 1:
         from longtail.app.serve.supervisor import supervise
 

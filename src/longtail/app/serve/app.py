@@ -269,8 +269,19 @@ def _add_page(app: FastAPI, path: str, page: PageFile) -> None:
 
 
 def _describe(app: FastAPI) -> None:
+    """Describe the application when it is asked for, which takes a tenth of a second."""
+    made: dict[str, Any] = {}
+
+    def openapi() -> dict[str, Any]:
+        if not made:
+            made.update(_described(FastAPI.openapi(app)))
+        return made
+
+    app.openapi = openapi  # type: ignore[method-assign]
+
+
+def _described(described: dict[str, Any]) -> dict[str, Any]:
     """Add what the framework doesn't see: the body of a prediction, the shape of errors, and the API key."""
-    described = app.openapi()
     _, schemas = models_json_schema(
         [(PredictRequest, "validation"), (ErrorAnswer, "serialization")], ref_template="#/components/schemas/{model}"
     )
@@ -291,4 +302,4 @@ def _describe(app: FastAPI) -> None:
                 operation["security"] = [{}, {"bearer": []}, {"key": []}]
     for name in ("HTTPValidationError", "ValidationError"):
         components["schemas"].pop(name, None)
-    app.openapi_schema = described
+    return described

@@ -8,6 +8,7 @@ import logging
 import signal
 import socket
 import sys
+import threading
 from collections.abc import Callable, Iterator
 
 import uvicorn
@@ -16,10 +17,9 @@ from longtail.app.serve.app import make_app
 from longtail.app.serve.protocol import GuardedProtocol
 from longtail.app.serve.service import Service
 from longtail.app.serve.settings import Settings
-from longtail.errors import InputError
+from longtail.app.serve.sockets import BACKLOG
 
 _SWITCH_SECONDS = 0.001  # at most until a thread that explains lets the others go on; Python's own is 0.005
-_BACKLOG = 1024
 
 
 class Server(uvicorn.Server):
@@ -28,16 +28,26 @@ class Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, service: Service) -> None:
         super().__init__(config)
         self._service = service
-        service.on_failure = self.end
+        self._signals = 0
+        service.on_failure = self._fail
 
     def end(self) -> None:
         """Stop when what was accepted is answered; a second time, at once."""
-        self.force_exit = self.should_exit
+        self._signals += 1
+        self.should_exit = True
+        if self._signals > 1:
+            self.force_exit = True
+            logging.getLogger("uvicorn.error").disabled = True  # which would list all that is cut off
+
+    def _fail(self) -> None:
         self.should_exit = True
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Handle signals while the server runs."""
+        """Handle signals while the server runs, which only the main thread can."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
         loop = asyncio.get_running_loop()
         handlers: dict[int, Callable[[], None]] = {
             signal.SIGINT: self.end,
@@ -53,29 +63,6 @@ class Server(uvicorn.Server):
                 loop.remove_signal_handler(number)
 
 
-def bind(host: str, port: int) -> socket.socket:
-    """Open the socket that the server listens on."""
-    try:
-        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        listening = socket.socket(family, kind, protocol)
-    except OSError:
-        raise InputError(f"{host} is no address to listen on: give --host an address of this machine.") from None
-    try:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind(address)
-        listening.listen(_BACKLOG)
-    except OSError as error:
-        listening.close()
-        raise InputError(f"Can't listen on {host}, port {port}: {error.strerror}. Give another --port.") from None
-    return listening
-
-
-def address_of(listening: socket.socket) -> str:
-    """Address of a socket, to be typed into a browser."""
-    host, port = listening.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-
-
 def make_server(settings: Settings, service: Service) -> Server:
     """Uvicorn with the settings of longtail."""
     limits = settings.limits
@@ -89,7 +76,7 @@ def make_server(settings: Settings, service: Service) -> Server:
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        backlog=_BACKLOG,
+        backlog=BACKLOG,
         timeout_keep_alive=int(limits.idle_seconds),
         timeout_graceful_shutdown=int(limits.drain_seconds),
     )
