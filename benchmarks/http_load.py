@@ -24,7 +24,7 @@ class Connection(asyncio.Protocol):
 
     def __init__(self, load: Load) -> None:
         self.load = load
-        self.due = 0.0
+        self.due = self.sent = 0.0
         self.busy = False
         self.buffer = b""
 
@@ -34,7 +34,7 @@ class Connection(asyncio.Protocol):
 
     def ask(self, request: bytes, due: float) -> None:
         """Send a request that was due at some time."""
-        self.due, self.busy = due, True
+        self.due, self.sent, self.busy = due, time.perf_counter(), True
         self.transport.write(request)
 
     def data_received(self, data: bytes) -> None:
@@ -69,6 +69,7 @@ class Load:
         self.open = 0
         self.pending: deque[tuple[bytes, float]] = deque()
         self.latencies: list[float] = []
+        self.from_sent: list[float] = []
         self.statuses: Counter[str] = Counter()
         self.asked = self.dropped = self.refused_here = 0
         self.ending = False
@@ -145,7 +146,9 @@ class Load:
         """Note an answer, and use the connection again."""
         self.statuses[status] += 1
         if status == "200":
-            self.latencies.append(time.perf_counter() - connection.due)
+            now = time.perf_counter()
+            self.latencies.append(now - connection.due)
+            self.from_sent.append(now - connection.sent)
         if not closing:
             self._next(connection)
 
@@ -158,11 +161,6 @@ class Load:
             self.free.remove(connection)
 
     def _outcome(self, elapsed: float) -> dict[str, Any]:
-        ordered = sorted(self.latencies)
-
-        def quantile(share: float) -> float | None:
-            return 1000 * ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else None
-
         return {
             "seconds": elapsed,
             "asked": self.asked,
@@ -173,12 +171,19 @@ class Load:
             "connections": self.open,
             "answers_a_second": sum(self.statuses.values()) / elapsed,
             "ok_a_second": self.statuses["200"] / elapsed,
-            **{
-                f"p{name}_ms": quantile(share)
-                for name, share in (("50", 0.5), ("90", 0.9), ("99", 0.99), ("999", 0.999))
-            },
-            "worst_ms": quantile(1.0),
+            **_quantiles("", self.latencies),
+            **_quantiles("sent_", self.from_sent),
         }
+
+
+def _quantiles(prefix: str, seconds: list[float]) -> dict[str, float | None]:
+    """Milliseconds below which shares of the requests were answered."""
+    ordered, shares = sorted(seconds), {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999, "worst": 1.0}
+    last = len(ordered) - 1
+    return {
+        f"{prefix}{name}_ms": 1000 * ordered[min(last, int(share * len(ordered)))] if ordered else None
+        for name, share in shares.items()
+    }
 
 
 def _request(job: dict[str, Any], body: str) -> bytes:
