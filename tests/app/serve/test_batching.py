@@ -120,7 +120,7 @@ def test_what_is_late_is_given_up_and_not_worked_on():
         slow.gate.clear()
         first = asyncio.create_task(batcher.predict("key", ["first"], slow, 5))
         await asyncio.sleep(0.02)
-        with pytest.raises(Problem, match=r"took more than 0\.05 seconds") as late:
+        with pytest.raises(Problem, match="took too long") as late:
             await batcher.predict("key", ["late"], slow, 0.05)
         assert late.value.status == 504
         slow.gate.set()

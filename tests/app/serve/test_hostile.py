@@ -17,6 +17,7 @@ SMALL = Limits(
     rows=50,
     text_characters=50_000,
     row_features=100,
+    answer_labels=4000,
     filter_labels=30,
     connections=40,
     head_seconds=0.6,
@@ -69,6 +70,7 @@ BODIES = {
         json.dumps({"model": "features", "row": {"indices": list(range(101)), "values": [1] * 101}}).encode(),
         413,
     ),
+    "a flood of answers": (json.dumps({"texts": ["a"] * 50, "k": 100}).encode(), 413),
     "a flood of labels": (json.dumps({"text": "a", "only": [1] * 31}).encode(), 413),
     "a flood of labels to exclude": (json.dumps({"text": "a", "exclude": list(range(200))}).encode(), 413),
     "too large a body": (b'{"text": "' + b"a" * 300_000 + b'"}', 413),
@@ -217,6 +219,25 @@ def test_a_client_that_leaves_is_forgotten(small):
         with socket.create_connection(("127.0.0.1", small.port), timeout=5) as connection:
             connection.sendall(head % len(body) + body[:cut])
     assert small.predict(text="a")["results"]
+
+
+def test_a_client_that_does_not_take_its_answer_is_cut_off(models):
+    limits = Limits(write_seconds=0.5, answer_labels=1_000_000)
+    body = json.dumps({"texts": ["a"] * 300, "k": 598}).encode()
+    head = b"POST /v1/predict HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
+    with Running({"tags": models["tags"]}, limits=limits) as server:
+        with socket.socket() as connection:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            connection.connect(("127.0.0.1", server.port))
+            connection.sendall(head % len(body) + body)
+            deadline = time.monotonic() + 20
+            while not server.server.server_state.total_requests:
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+            while server.server.server_state.connections:
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+        assert server.get("/healthz") == {"status": "ok"}
 
 
 def test_pages_of_other_sites_may_not_act(small):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
@@ -74,6 +75,7 @@ def serve(
         if host not in _LOOPBACK and not keys:
             note(f"Anyone who reaches {host} can use this server: --api-key-file asks for a key.")
         listening = bind(host, port)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until there are models to reload
         note(f"Listening on {address_of(listening)}, Ctrl-C stops.")
         from longtail.app.serve.server import log_to_standard_error
 

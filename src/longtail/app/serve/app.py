@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Annotated, Any
@@ -145,7 +146,7 @@ def _add_health(app: FastAPI, service: Service) -> None:
     @app.get("/metrics", tags=["health"], response_class=Response, responses=documented(*_ALWAYS))
     async def metrics() -> Response:
         """Give counts and times in the format of Prometheus."""
-        return Response(await service.lane.run(service.metrics.text), media_type=CONTENT_TYPE)
+        return Response(await asyncio.to_thread(service.metrics.text), media_type=CONTENT_TYPE)
 
 
 def _add_predict(app: FastAPI, service: Service) -> None:

@@ -91,7 +91,7 @@ class Batcher:
         self._waiting.setdefault(key, deque()).append(job)
         self.queued += len(rows)
         self._dispatch(loop)
-        late = loop.call_later(deadline, self._give_up, job, deadline)
+        late = loop.call_later(max(deadline, 0.0), self._give_up, job)
         try:
             return await job.future
         finally:
@@ -101,11 +101,9 @@ class Batcher:
         """Finish what runs and let the threads go."""
         self._pool.shutdown(wait=True, cancel_futures=True)
 
-    def _give_up(self, job: _Job, deadline: float) -> None:
+    def _give_up(self, job: _Job) -> None:
         if not job.future.done():
-            job.future.set_exception(
-                Problem("deadline", f"The prediction took more than {deadline:g} seconds: send fewer rows, or later.")
-            )
+            job.future.set_exception(Problem("deadline", "The prediction took too long: send fewer rows, or later."))
 
     def _dispatch(self, loop: asyncio.AbstractEventLoop) -> None:
         while self._free and self._waiting:
@@ -202,8 +200,8 @@ class Lane:
         self._deadline = deadline
         self._waiting = 0
 
-    async def run(self, question: Callable[..., Any], *arguments: Any) -> Any:
-        """Answer a question in the thread.
+    async def run(self, question: Callable[..., Any], *arguments: Any, end: float | None = None) -> Any:
+        """Answer a question in the thread, by `end` of the monotonic clock where it is given.
 
         Raises
         ------
@@ -216,11 +214,12 @@ class Lane:
         self._waiting += 1
         future = self._pool.submit(question, *arguments)
         future.add_done_callback(lambda _: loop.call_soon_threadsafe(self._finish))
+        seconds = self._deadline if end is None else max(0.0, end - time.monotonic())
         try:
-            async with asyncio.timeout(self._deadline):
+            async with asyncio.timeout(seconds):
                 return await asyncio.wrap_future(future)
         except TimeoutError:
-            raise Problem("deadline", f"The answer took more than {self._deadline:g} seconds: ask for less.") from None
+            raise Problem("deadline", "The answer took too long: ask for less, or later.") from None
 
     def close(self) -> None:
         """Let the thread go."""

@@ -34,8 +34,12 @@ _ALWAYS = [
     (b"content-security-policy", POLICY.encode()),
 ]
 _NOT_KEPT = (b"cache-control", b"no-store")
-_AT_ONCE = 64 << 10  # bytes of an answer that are sent without a timer
 _LEAVE = {"Connection": "close"}
+_GONE = 499  # in metrics: the client has left
+
+
+class _GoneError(Exception):
+    """The client has left before its request was whole."""
 
 
 class Guard:
@@ -82,12 +86,12 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        begin, exchange = time.perf_counter(), _Exchange(send, self._limits.write_seconds)
+        begin, exchange = time.perf_counter(), _Exchange(send)
         self._in_progress += 1
         try:
             await self._answer(scope, receive, exchange)
-        except asyncio.CancelledError:
-            raise
+        except _GoneError:
+            exchange.status = _GONE
         except Exception as error:
             problem = as_problem(error)
             if problem.code == "internal" and not isinstance(error, Problem):
@@ -159,7 +163,7 @@ class Guard:
                 _LEAVE,
             ) from None
         if message["type"] == "http.disconnect":
-            raise asyncio.CancelledError
+            raise _GoneError
         return message
 
     def _too_large(self) -> Problem:
@@ -191,9 +195,8 @@ class Guard:
 class _Exchange:
     """The answer to one request: its status, its headers, and that it is sent once."""
 
-    def __init__(self, send: Send, write_seconds: float) -> None:
+    def __init__(self, send: Send) -> None:
         self._send = send
-        self._write_seconds = write_seconds
         self.status = 0
 
     async def send(self, message: Message) -> None:
@@ -204,10 +207,6 @@ class _Exchange:
             if not any(name == b"cache-control" for name, _ in headers):
                 headers.append(_NOT_KEPT)
             message = {**message, "headers": headers}
-        elif len(message.get("body", b"")) > _AT_ONCE:
-            async with asyncio.timeout(self._write_seconds):
-                await self._send(message)
-            return
         await self._send(message)
 
     async def answer(self, status: int, body: bytes, headers: Iterable[tuple[bytes, bytes]] = ()) -> None:

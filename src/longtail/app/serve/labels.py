@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable
 from functools import cached_property
 from typing import Any
@@ -35,7 +34,10 @@ class Labels:
         self.counts = np.asarray(model.label_counts)
         self.n = model.n_labels
         self.groups = frequency_bins(self.counts)[0].astype(np.int8)
-        self._lock = threading.Lock()
+
+    def prepare(self) -> None:
+        """Make now what is needed to find labels by name, which takes a while where there are many."""
+        _ = self._ids
 
     def entry(self, label: int) -> dict[str, Any]:
         """What is said of a label everywhere."""
@@ -111,8 +113,7 @@ class Labels:
 
     @cached_property
     def _ids(self) -> dict[str, int]:
-        with self._lock:
-            return {name: label for label, name in reversed(list(enumerate(self.names or ())))}
+        return {name: label for label, name in reversed(list(enumerate(self.names or ())))}
 
     @cached_property
     def _lowered(self) -> list[str]:

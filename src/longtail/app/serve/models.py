@@ -151,6 +151,7 @@ class Served:
         row: Any = _WARM_TEXT
         if not self.model.takes_texts:
             row = (np.array([0], np.int32), np.ones(1, np.float32))
+        self.labels.prepare()
         k = min(5, max(1, self.model.n_labels))
         self.predict([row], k, None, None, None)
         self.predict([row] * 3, k, 0.5, None, [0] if self.model.n_labels > 1 else None)

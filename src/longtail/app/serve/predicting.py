@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Hashable, Sequence
+import time
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -46,10 +47,11 @@ class Predictor:
 
     async def answer(self, body: bytes) -> bytes:
         """Answer one request, in JSON."""
+        end = time.monotonic() + self._limits.deadline
         if len(body) <= _PARSED_AT_ONCE:
             served, request, rows = self._read(body)
         else:
-            served, request, rows = await self._lane.run(self._read, body)
+            served, request, rows = await self._lane.run(self._read, body, end=end)
         k = min(request.k, max(1, served.model.n_labels))
         only, exclude = (served.labels.ids(name, getattr(request, name)) for name in ("only", "exclude"))
         key: Hashable = (served, k, request.tail, request.min_score, request.names, request.explain)
@@ -63,9 +65,9 @@ class Predictor:
                 return found  # type: ignore[return-value]  # still to be explained
             return [json.dumps(one, allow_nan=False).encode() for one in found]
 
-        results: list[Any] = await self._batcher.predict(key, rows, predict, self._limits.deadline)
+        results: list[Any] = await self._batcher.predict(key, rows, predict, end - time.monotonic())
         if request.explain:
-            results = await self._lane.run(_explained, served, rows, results, request)
+            results = await self._lane.run(_explained, served, rows, results, request, end=end)
         head = json.dumps({"model": served.name, "version": served.version})[:-1].encode()
         return b'%s, "results": [%s]}' % (head, b", ".join(results))
 
@@ -86,6 +88,7 @@ class Predictor:
             raise Problem("invalid", f"The model {served.name} takes {takes}, not {others}.")
         _limit("rows", len(rows), limits.rows, "texts or rows")
         _limit("k", request.k, limits.k, "labels a row", "invalid")
+        _limit("rows times k", len(rows) * min(request.k, served.model.n_labels), limits.answer_labels, "labels")
         for name in ("only", "exclude"):
             _limit(name, len(getattr(request, name) or ()), limits.filter_labels, "labels")
         if request.explain:
@@ -183,6 +186,3 @@ def _explained(
         explained = [{**one, "explanation": whys.get(one["label"])} for one in predictions]
         written.append(json.dumps({"predictions": explained}, allow_nan=False).encode())
     return written
-
-
-Answer = Callable[[bytes], Any]

@@ -23,6 +23,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     _head_timer: asyncio.TimerHandle | None = None
     _head_bytes = 0
+    _write_timer: asyncio.TimerHandle | None = None
 
     @classmethod
     def with_limits(cls, limits: Limits) -> type[GuardedProtocol]:
@@ -42,6 +43,7 @@ class GuardedProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the timer."""
         self._stop_timer()
+        self._stop_write_timer()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -83,6 +85,22 @@ class GuardedProtocol(HttpToolsProtocol):
         """Refuse what is no HTTP, or too much of it."""
         too_large = self._head_bytes > self.limits.head_bytes or len(self.headers or ()) >= self.limits.headers
         self._refuse(self._large_head() if too_large else Problem("bad_request", "This is no valid HTTP request."))
+
+    def pause_writing(self) -> None:
+        """Give a client that doesn't take its answer some time."""
+        super().pause_writing()
+        if self._write_timer is None:
+            self._write_timer = self.loop.call_later(self.limits.write_seconds, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """Go on: the client takes its answer."""
+        self._stop_write_timer()
+        super().resume_writing()
+
+    def _stop_write_timer(self) -> None:
+        if self._write_timer is not None:
+            self._write_timer.cancel()
+            self._write_timer = None
 
     def _count(self, size: int) -> None:
         self._head_bytes += size

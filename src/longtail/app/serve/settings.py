@@ -32,6 +32,8 @@ class Limits:
         In one row of features.
     k : int
         Labels a row.
+    answer_labels : int
+        Rows times k of one request.
     filter_labels : int
         In `only` and in `exclude`.
     explained_labels : int
@@ -60,6 +62,7 @@ class Limits:
     text_characters: int = 1_000_000
     row_features: int = 100_000
     k: int = 1000
+    answer_labels: int = 50_000
     filter_labels: int = 10_000
     explained_labels: int = 100
     queued_rows: int = 1024

@@ -6,14 +6,15 @@ import asyncio
 import json
 import logging
 import os
+import signal
 import socket
 import sys
+from typing import TYPE_CHECKING
 
-from longtail.app.serve.server import log_to_standard_error, serve
-from longtail.app.serve.service import Service
-from longtail.app.serve.settings import Settings
-from longtail.app.serve.supervisor import USER_MISTAKE
 from longtail.errors import LongtailError
+
+if TYPE_CHECKING:
+    from longtail.app.serve.service import Service
 
 logger = logging.getLogger("longtail.serve")
 
@@ -68,6 +69,11 @@ class Channel:
 
 def main() -> None:
     """Read the settings from the supervisor and serve."""
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until there are models to reload
+    from longtail.app.serve.server import log_to_standard_error, serve
+    from longtail.app.serve.settings import Settings
+    from longtail.app.serve.supervisor import USER_MISTAKE
+
     log_to_standard_error()
     listening, connection = (socket.socket(fileno=int(number)) for number in sys.argv[1:3])
     line = b""
