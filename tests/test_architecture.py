@@ -28,10 +28,12 @@ ORDER = (
     "store",
     "recipes",
     "app",
+    "serve",
 )
 HEAVY = {
     "sklearn", "numba", "scipy", "matplotlib", "jinja2", "pandas", "zstandard", "tokenizers",
-    "torch", "transformers", "safetensors", "faiss", "fastapi", "uvicorn", "ray", "optuna",
+    "torch", "transformers", "safetensors", "faiss", "fastapi", "uvicorn", "pydantic", "prometheus_client", "ray",
+    "optuna",
 }  # fmt: skip
 MODULES = sorted(SOURCE.rglob("*.py"))
 SEEDED = {"default_rng", "Generator", "SeedSequence", "BitGenerator", "PCG64", "Philox"}

@@ -23,6 +23,7 @@ from longtail.app.cli.propensity import propensity
 from longtail.app.cli.recipes import recipes
 from longtail.app.cli.report import report
 from longtail.app.cli.reproduce import reproduce
+from longtail.app.cli.serve import serve
 from longtail.app.cli.similar import similar
 from longtail.app.cli.study import study
 from longtail.app.cli.train import train
@@ -49,6 +50,7 @@ for command in (
     explain,
     similar,
     tree,
+    serve,
     calibrate,
     blend,
     quantise,

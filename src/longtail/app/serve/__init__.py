@@ -1,0 +1,1 @@
+"""`longtail serve`: models behind an HTTP API, with a page to question them."""

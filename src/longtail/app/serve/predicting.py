@@ -1,0 +1,188 @@
+"""From a request's body to the answer: read, checked, predicted in a batch, explained where wanted."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import ValidationError
+
+from longtail.app.serve.batching import Batcher, Lane
+from longtail.app.serve.explaining import Wish, explain_row
+from longtail.app.serve.labels import GROUPS
+from longtail.app.serve.models import Registry, Served
+from longtail.app.serve.numbers import shortened
+from longtail.app.serve.problems import Problem
+from longtail.app.serve.schemas import PredictRequest, SparseRow
+from longtail.app.serve.settings import Limits
+
+_INPUTS = ("text", "texts", "row", "rows")
+_SHOWN = 200  # characters of what pydantic says
+_PARSED_AT_ONCE = 256 << 10  # bytes; larger bodies are read in the thread for questions
+
+Row = str | tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]
+
+
+class Predictor:
+    """Answers `POST /v1/predict`.
+
+    Parameters
+    ----------
+    registry : Registry
+    batcher : Batcher
+    lane : Lane
+        For explanations.
+    limits : Limits
+    """
+
+    def __init__(self, registry: Registry, batcher: Batcher, lane: Lane, limits: Limits) -> None:
+        self._registry = registry
+        self._batcher = batcher
+        self._lane = lane
+        self._limits = limits
+
+    async def answer(self, body: bytes) -> bytes:
+        """Answer one request, in JSON."""
+        end = time.monotonic() + self._limits.deadline
+        if len(body) <= _PARSED_AT_ONCE:
+            served, request, rows = self._read(body)
+        else:
+            served, request, rows = await self._lane.run(self._read, body, end=end)
+        k = min(request.k, max(1, served.model.n_labels))
+        only, exclude = (served.labels.ids(name, getattr(request, name)) for name in ("only", "exclude"))
+        key: Hashable = (served, k, request.tail, request.min_score, request.names, request.explain)
+        if only is not None or exclude is not None:
+            key = (served, object())
+
+        def predict(some: Sequence[Any]) -> list[bytes]:
+            top, likely = served.predict(some, k, request.tail, only, exclude)
+            found = _results(served, top.labels, top.scores, likely, request)
+            if request.explain:
+                return found  # type: ignore[return-value]  # still to be explained
+            return [json.dumps(one, allow_nan=False).encode() for one in found]
+
+        results: list[Any] = await self._batcher.predict(key, rows, predict, end - time.monotonic())
+        if request.explain:
+            results = await self._lane.run(_explained, served, rows, results, request, end=end)
+        head = json.dumps({"model": served.name, "version": served.version})[:-1].encode()
+        return b'%s, "results": [%s]}' % (head, b", ".join(results))
+
+    def _read(self, body: bytes) -> tuple[Served, PredictRequest, Sequence[Row]]:
+        request = read_request(body)
+        served = self._registry.get(request.model)
+        return served, request, self._rows(served, request)
+
+    def _rows(self, served: Served, request: PredictRequest) -> Sequence[Row]:
+        given = [name for name in _INPUTS if name in request.model_fields_set]
+        if len(given) != 1:
+            raise Problem("invalid", "Give exactly one of text, texts, row and rows.")
+        found: Any = getattr(request, given[0])
+        rows = found if given[0].endswith("s") else [found]
+        limits, is_text = self._limits, given[0].startswith("text")
+        if is_text != served.model.takes_texts:
+            takes, others = ("text or texts", "row or rows") if served.model.takes_texts else ("row or rows", "texts")
+            raise Problem("invalid", f"The model {served.name} takes {takes}, not {others}.")
+        _limit("rows", len(rows), limits.rows, "texts or rows")
+        _limit("k", request.k, limits.k, "labels a row", "invalid")
+        _limit("rows times k", len(rows) * min(request.k, served.model.n_labels), limits.answer_labels, "labels")
+        for name in ("only", "exclude"):
+            _limit(name, len(getattr(request, name) or ()), limits.filter_labels, "labels")
+        if request.explain:
+            if not served.explains:
+                raise Problem("invalid", f"The model {served.name} can't say what its scores are made of.")
+            _limit("rows times k", len(rows) * request.k, limits.explained_labels, "labels to explain", "invalid")
+        if is_text:
+            for text in rows:
+                _limit("a text", len(text), limits.text_characters, "characters")
+            return rows
+        return [_sparse(served, row, at, limits) for at, row in enumerate(rows)]
+
+
+def read_request(body: bytes) -> PredictRequest:
+    """Read and check a request.
+
+    Examples
+    --------
+    >>> read_request(b'{"text": "a ship", "k": 3}').k
+    3
+    """
+    try:
+        return PredictRequest.model_validate_json(body)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        said = first["msg"] if len(first["msg"]) <= _SHOWN else first["msg"][:_SHOWN] + "..."
+        if first["type"] == "json_invalid":
+            raise Problem("invalid_json", f"The body is not valid JSON: {said}.") from None
+        place = ".".join(str(step) for step in first["loc"][:4])[:_SHOWN]
+        raise Problem("invalid", f"{place or 'The body'}: {said}.") from None
+
+
+def _limit(what: str, size: int, most: int, of: str, code: str = "too_large") -> None:
+    if size > most:
+        raise Problem(code, f"{what} is {size:,}, and {most:,} {of} is the most.")
+
+
+def _sparse(served: Served, row: SparseRow, at: int, limits: Limits) -> Row:
+    _limit(f"row {at}", len(row.indices), limits.row_features, "features")
+    if len(row.indices) != len(row.values):
+        raise Problem("invalid", f"Row {at} has {len(row.indices)} indices and {len(row.values)} values.")
+    indices, values = np.array(row.indices, np.int64), np.array(row.values, np.float64)
+    if len(indices) and indices.max() >= served.n_features:
+        raise Problem(
+            "invalid", f"Row {at} has feature {indices.max()}, and features go from 0 to {served.n_features - 1:,}."
+        )
+    order = np.argsort(indices, kind="stable")
+    indices = indices[order]
+    if (np.diff(indices) == 0).any():
+        raise Problem("invalid", f"Row {at} has a feature twice: give each once.")
+    return indices.astype(np.int32), values[order].astype(np.float32)
+
+
+def _results(
+    served: Served,
+    labels: npt.NDArray[np.int32],
+    scores: npt.NDArray[np.float32],
+    likely: npt.NDArray[np.float32] | None,
+    request: PredictRequest,
+) -> list[dict[str, Any]]:
+    """Predictions of some rows."""
+    names = served.labels.names if request.names else None
+    counts, groups = served.labels.counts, served.labels.groups
+    least = request.min_score
+    label_rows, score_rows = labels.tolist(), scores.tolist()
+    likely_rows = None if likely is None else likely.tolist()
+    results = []
+    for row, (found, of_row) in enumerate(zip(label_rows, score_rows, strict=True)):
+        predictions = []
+        for place, (label, score) in enumerate(zip(found, of_row, strict=True)):
+            if label < 0 or (least is not None and score < least):
+                continue
+            predictions.append(
+                {
+                    "label": label,
+                    "name": None if names is None else names[label],
+                    "score": shortened(score),
+                    "probability": None if likely_rows is None else shortened(likely_rows[row][place]),
+                    "training_rows": int(counts[label]),
+                    "group": GROUPS[groups[label]],
+                }
+            )
+        results.append({"predictions": predictions})
+    return results
+
+
+def _explained(
+    served: Served, rows: Sequence[Row], results: Sequence[dict[str, Any]], request: PredictRequest
+) -> list[bytes]:
+    wish = Wish(request.parts, request.nearest, request.offsets == "utf-16")
+    written = []
+    for row, result in zip(rows, results, strict=True):
+        predictions = result["predictions"]
+        whys = explain_row(served, row, [one["label"] for one in predictions], wish)
+        explained = [{**one, "explanation": whys.get(one["label"])} for one in predictions]
+        written.append(json.dumps({"predictions": explained}, allow_nan=False).encode())
+    return written

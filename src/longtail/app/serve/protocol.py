@@ -1,0 +1,144 @@
+"""HTTP on the wire: uvicorn's protocol with limits on the head of a request, on its time and on connections."""
+
+from __future__ import annotations
+
+import asyncio
+from http import HTTPStatus
+from typing import Any, ClassVar
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from longtail.app.serve.problems import Problem
+from longtail.app.serve.settings import Limits
+
+
+class _TooLargeError(Exception):
+    """The head of a request is beyond its limit."""
+
+
+class GuardedProtocol(HttpToolsProtocol):
+    """One connection; `with_limits` gives the class for some limits."""
+
+    limits: ClassVar[Limits] = Limits()
+
+    _head_timer: asyncio.TimerHandle | None = None
+    _head_bytes = 0
+    _write_timer: asyncio.TimerHandle | None = None
+
+    @classmethod
+    def with_limits(cls, limits: Limits) -> type[GuardedProtocol]:
+        """Class of connections with these limits."""
+        return type("LimitedProtocol", (cls,), {"limits": limits})
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Take a connection, or refuse it where there are too many."""
+        super().connection_made(transport)
+        if len(self.connections) > self.limits.connections:
+            self._refuse(
+                Problem("not_ready", f"There are {self.limits.connections:,} connections, the most: try later.")
+            )
+            return
+        self._expect_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the timer."""
+        self._stop_timer()
+        self._stop_write_timer()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Read on; a head that goes on and on is cut off."""
+        if self.transport.is_closing():
+            return
+        super().data_received(data)
+        if self._head_timer is None and (self.cycle is None or self.cycle.response_complete):
+            self._expect_head()
+        if self._head_timer is not None and not self.transport.is_closing():
+            self._head_bytes += len(data)
+            if self._head_bytes > self.limits.head_bytes:
+                self._refuse(self._large_head())
+
+    def on_message_begin(self) -> None:
+        """Count a new head from here."""
+        self._head_bytes = 0
+        self._expect_head()
+        super().on_message_begin()
+
+    def on_url(self, url: bytes) -> None:
+        """Count the first line."""
+        self._count(len(url))
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Count a header."""
+        self._count(len(name) + len(value))
+        if len(self.headers) >= self.limits.headers:
+            raise _TooLargeError
+        super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        """Let the request go its way."""
+        self._stop_timer()
+        super().on_headers_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is no HTTP, or too much of it."""
+        too_large = self._head_bytes > self.limits.head_bytes or len(self.headers or ()) >= self.limits.headers
+        self._refuse(self._large_head() if too_large else Problem("bad_request", "This is no valid HTTP request."))
+
+    def pause_writing(self) -> None:
+        """Give a client that doesn't take its answer some time."""
+        super().pause_writing()
+        if self._write_timer is None:
+            self._write_timer = self.loop.call_later(self.limits.write_seconds, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """Go on: the client takes its answer."""
+        self._stop_write_timer()
+        super().resume_writing()
+
+    def _stop_write_timer(self) -> None:
+        if self._write_timer is not None:
+            self._write_timer.cancel()
+            self._write_timer = None
+
+    def _count(self, size: int) -> None:
+        self._head_bytes += size
+        if self._head_bytes > self.limits.head_bytes:
+            raise _TooLargeError
+
+    def _large_head(self) -> Problem:
+        return Problem(
+            "head_too_large",
+            f"The address and the headers may have {self.limits.head_bytes:,} bytes and {self.limits.headers} headers.",
+        )
+
+    def _refuse(self, problem: Problem) -> None:
+        self._stop_timer()
+        if self.cycle is not None and not self.cycle.response_complete:
+            self.transport.close()  # an answer to an earlier request is on its way
+            return
+        body = problem.body()
+        head: list[Any] = [
+            f"HTTP/1.1 {problem.status} {HTTPStatus(problem.status).phrase}",
+            "content-type: application/json",
+            f"content-length: {len(body)}",
+            "x-content-type-options: nosniff",
+            "connection: close",
+        ]
+        self.transport.write("\r\n".join([*head, "", ""]).encode() + body)
+        self.transport.close()
+
+    def _expect_head(self) -> None:
+        if self._head_timer is None:
+            self._head_timer = self.loop.call_later(self.limits.head_seconds, self._head_is_late)
+
+    def _stop_timer(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+    def _head_is_late(self) -> None:
+        self._head_timer = None
+        if not self.transport.is_closing():
+            self.transport.close()

@@ -1,0 +1,33 @@
+"""The socket that a server listens on: opened first, so that what is wrong with it is told at once."""
+
+from __future__ import annotations
+
+import socket
+
+from longtail.errors import InputError
+
+BACKLOG = 1024
+"""Connections that wait to be accepted."""
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """Open the socket that the server listens on."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listening = socket.socket(family, kind, protocol)
+    except OSError:
+        raise InputError(f"{host} is no address to listen on: give --host an address of this machine.") from None
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(address)
+        listening.listen(BACKLOG)
+    except OSError as error:
+        listening.close()
+        raise InputError(f"Can't listen on {host}, port {port}: {error.strerror}. Give another --port.") from None
+    return listening
+
+
+def address_of(listening: socket.socket) -> str:
+    """Address of a socket, to be typed into a browser."""
+    host, port = listening.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

@@ -1,0 +1,95 @@
+"""One of several processes of a server, as the supervisor starts it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import signal
+import socket
+import sys
+from typing import TYPE_CHECKING
+
+from longtail.errors import LongtailError
+
+if TYPE_CHECKING:
+    from longtail.app.serve.service import Service
+
+logger = logging.getLogger("longtail.serve")
+
+
+class Channel:
+    """The worker's end of what it shares with the supervisor."""
+
+    def __init__(self, connection: socket.socket, service: Service) -> None:
+        self._connection = connection
+        self._service = service
+        self._writer: asyncio.StreamWriter | None = None
+        self._asked: dict[int, asyncio.Future[int]] = {}
+        self._numbers = 0
+
+    def open(self) -> None:
+        """Listen to the supervisor from the start of the service on."""
+        self._service.spread = self.spread
+        self._service.beside.append(self._listen)
+
+    async def spread(self, name: str) -> int:
+        """Have the other workers reload a model, and say how many did."""
+        if self._writer is None:
+            return 0
+        self._numbers += 1
+        answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._asked[self._numbers] = answer
+        self._say({"reload": name, "number": self._numbers})
+        return await answer
+
+    async def _listen(self) -> None:
+        reader, self._writer = await asyncio.open_connection(sock=self._connection)
+        while line := await reader.readline():
+            message = json.loads(line)
+            if "reload" in message:
+                done = True
+                try:
+                    await self._service.reload(message["reload"], spread=False)
+                except Exception:
+                    done = False
+                self._say({"reloaded": message["number"], "done": done})
+            elif "spread" in message:
+                answer = self._asked.pop(message["spread"])
+                if not answer.done():
+                    answer.set_result(message["workers"])
+        logger.error("the supervisor is gone: stopping")
+        self._service.on_failure()
+
+    def _say(self, message: dict[str, object]) -> None:
+        if self._writer is not None:
+            self._writer.write(json.dumps(message).encode() + b"\n")
+
+
+def main() -> None:
+    """Read the settings from the supervisor and serve."""
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until there are models to reload
+    from longtail.app.serve.server import log_to_standard_error, serve
+    from longtail.app.serve.settings import Settings
+    from longtail.app.serve.supervisor import USER_MISTAKE
+
+    log_to_standard_error()
+    listening, connection = (socket.socket(fileno=int(number)) for number in sys.argv[1:3])
+    line = b""
+    while not line.endswith(b"\n"):
+        byte = connection.recv(1)  # one by one: what follows is for later
+        if not byte:
+            return
+        line += byte
+    settings = Settings.from_json(json.loads(line)["settings"])
+    try:
+        serve(settings, listening, lambda service: Channel(connection, service).open())
+    except LongtailError as error:
+        sys.stderr.write(f"error: {error}\n")
+        sys.stderr.flush()
+        os._exit(USER_MISTAKE)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,141 @@
+"""A new version of a model is swapped in while requests go on."""
+
+import shutil
+import threading
+
+import pytest
+
+from longtail import Model
+from longtail.errors import ModelError
+
+from .running import Running, error_of
+
+
+@pytest.fixture
+def place(models, tmp_path):
+    shutil.copytree(models["tags"], tmp_path / "tags")
+    return tmp_path / "tags"
+
+
+def save_version(place, number):
+    model = Model.load(place)
+    model.training["version"] = number
+    model.save(place)
+
+
+def test_nothing_changes_without_a_new_version(place):
+    with Running({"tags": place}) as server:
+        before = server.get("/v1/models/tags")
+        answer = server.client.post("/v1/models/tags:reload").json()
+        assert answer == {"name": "tags", "version": before["version"], "changed": False, "workers": 1}
+        assert server.get("/v1/models/tags") == before
+
+
+def test_requests_go_on_while_versions_come(place):
+    with Running({"tags": place}) as server:
+        first = server.get("/v1/models/tags")["version"]
+        seen, wrong, stop = set(), [], threading.Event()
+
+        def ask():
+            import httpx
+
+            with httpx.Client(base_url=server.url, timeout=30) as client:
+                while not stop.is_set():
+                    answer = client.post("/v1/predict", json={"texts": ["a window", "a game"], "k": 3})
+                    if answer.status_code != 200:
+                        wrong.append(answer.text)
+                    seen.add(answer.json()["version"])
+
+        askers = [threading.Thread(target=ask) for _ in range(3)]
+        for asker in askers:
+            asker.start()
+        for number in range(5):
+            save_version(place, number)
+            answer = server.client.post("/v1/models/tags:reload").json()
+            assert answer["changed"]
+            assert server.predict(text="a")["version"] == answer["version"]
+        stop.set()
+        for asker in askers:
+            asker.join()
+        assert wrong == []
+        assert first in seen
+        metrics = server.client.get("/metrics").text
+        assert f'longtail_model_info{{model="tags",recipe="dismec",version="{first}"}} 0.0' in metrics
+        assert f'version="{answer["version"]}"}} 1.0' in metrics
+
+
+def test_a_damaged_version_is_refused_and_the_old_one_stays(place):
+    with Running({"tags": place}) as server:
+        before = server.predict(text="a window")
+        save_version(place, 1)
+        largest = max(place.glob("*.npy"), key=lambda path: path.stat().st_size)
+        content = bytearray(largest.read_bytes())
+        content[-1] ^= 1
+        largest.write_bytes(content)
+        answer = server.client.post("/v1/models/tags:reload")
+        error = error_of(answer)
+        assert (answer.status_code, error["code"]) == (409, "reload_failed")
+        assert "its checksum is wrong" in error["message"]
+        assert str(place.parent) not in error["message"]
+        assert server.predict(text="a window") == before
+        assert server.get("/readyz") == {"status": "ready"}
+
+
+def test_not_ready_before_models_are_loaded(place, monkeypatch):
+    from longtail.app.serve import models as serving
+
+    gate, load = threading.Event(), serving.load
+
+    def slow(*arguments):
+        gate.wait(30)
+        return load(*arguments)
+
+    monkeypatch.setattr(serving, "load", slow)
+    with Running({"tags": place}, wait=False) as server:
+        while not server.server.started:
+            pass
+        assert server.get("/healthz") == {"status": "ok"}
+        answer = server.client.get("/readyz")
+        assert (answer.status_code, answer.json()) == (503, {"status": "loading"})
+        assert server.predict(503, text="a")["code"] == "not_ready"
+        assert server.get("/v1/models") == {"models": [], "loading": ["tags"]}
+        gate.set()
+        while not server.service.is_ready:
+            pass
+        assert server.get("/readyz") == {"status": "ready"}
+        assert server.predict(text="a")["results"]
+
+
+def test_a_full_queue_answers_429_and_what_was_taken_is_answered(place, monkeypatch):
+    from concurrent.futures import ThreadPoolExecutor
+
+    from longtail.app.serve.settings import Limits
+
+    gate = threading.Event()
+    with Running({"tags": place}, threads=1, limits=Limits(queued_rows=3, requests=6)) as server:
+        served = server.service.registry.get("tags")
+        predict = served.predict
+        monkeypatch.setattr(served, "predict", lambda *arguments: gate.wait(20) and predict(*arguments))
+        with ThreadPoolExecutor(12) as pool:
+            asked = [
+                pool.submit(server.client.post, "/v1/predict", json={"text": "a", "k": 1 + number})
+                for number in range(12)
+            ]
+            while sum(one.done() for one in asked) < 8:
+                pass
+            gate.set()
+            answers = [one.result() for one in asked]
+    statuses = [answer.status_code for answer in answers]
+    assert set(statuses) == {200, 429}
+    assert statuses.count(200) == 4  # one in the thread, three in the queue
+    refused = next(answer for answer in answers if answer.status_code == 429)
+    assert refused.headers["retry-after"] == "1"
+    assert error_of(refused)["code"] == "busy"
+
+
+def test_a_damaged_model_ends_a_server_that_starts(place):
+    largest = max(place.glob("*.npy"), key=lambda path: path.stat().st_size)
+    largest.write_bytes(largest.read_bytes()[:-1])
+    with Running({"tags": place}, wait=False) as server:
+        server.thread.join(30)
+        assert isinstance(server.service.failure, ModelError)

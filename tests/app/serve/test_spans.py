@@ -1,0 +1,47 @@
+"""Words found in a text are those that the features were made of, where they stand."""
+
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from longtail import Tfidf
+from longtail.app.serve.spans import find_spans, in_utf16, words
+from longtail.errors import InputError
+
+LETTERS = st.text(st.sampled_from("aBcÉéßΣσςİıĳ𝐀Ωж中9_ .,-'\u0307\n"), max_size=60)
+
+
+@given(st.one_of(LETTERS, st.text(max_size=60)), st.booleans())
+@example("İSTANBUL ΟΔΟΣ", True)
+@example("ΟΔΟΣ aİ İa", False)
+def test_the_same_words_as_the_features(text, lowercase):
+    try:
+        features = set(Tfidf(min_rows=1, lowercase=lowercase, idf="none").fit([text]).feature_names())
+    except InputError:
+        features = set()
+    found = words(text, lowercase=lowercase)
+    assert {word.term for word in found} == features
+    for word in found:
+        read = text[word.start : word.end]
+        assert 0 <= word.start < word.end <= len(text)
+        assert word.term in (read.lower() if lowercase else read) or "Σ" in read
+    assert [word.start for word in found] == sorted(word.start for word in found)
+
+
+def test_a_word_in_several_places_shares_its_contribution():
+    text = "red car, RED bus"
+    spans = find_spans(words(text), {"red": (0, 1.0), "bus": (1, -2.0), "tram": (2, 3.0)})
+    assert [(text[span.start : span.end], span.contribution) for span in spans] == [
+        ("red", 0.5),
+        ("RED", 0.5),
+        ("bus", -2.0),
+    ]
+
+
+@given(st.text(max_size=30))
+def test_utf_16_counts_as_javascript_does(text):
+    found = words(text)
+    spans = find_spans(found, {word.term: (0, 1.0) for word in found})
+    units = text.encode("utf-16-le", "surrogatepass")
+    for plain, wide in zip(spans, in_utf16(text, spans), strict=True):
+        read = units[2 * wide.start : 2 * wide.end].decode("utf-16-le", "surrogatepass")
+        assert read == text[plain.start : plain.end]
