@@ -27,13 +27,13 @@ export async function ask(path, question = {}) {
     const key = keptKey();
     const response = await send(path, question, key);
     if (response.ok) return readJson(response);
+    const error = await readError(response);
     if (response.status === 401) {
       if (key === keptKey()) forgetKey();
       await askForKey(key !== null);
       question.signal?.throwIfAborted();
       continue;
     }
-    const error = await readError(response);
     const wait = Number(response.headers.get("retry-after"));
     if (!wait || attempt >= PATIENCE || !["busy", "not_ready"].includes(error.code)) throw error;
     const seconds = Math.min(wait, LONGEST_WAIT);

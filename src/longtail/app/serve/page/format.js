@@ -16,8 +16,8 @@ export function counted(value, one, many = `${one}s`) {
 
 /** A probability in percent. @param {number} value */
 export function percent(value) {
-  if (value > 0 && value < 0.01) return `<${THIN}1${THIN}%`;
-  if (value < 1 && value > 0.99) return `>${THIN}99${THIN}%`;
+  if (value < 0.01) return `<${THIN}1${THIN}%`;
+  if (value > 0.99) return `>${THIN}99${THIN}%`;
   return `${Math.round(value * 100)}${THIN}%`;
 }
 

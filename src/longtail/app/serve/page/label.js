@@ -29,16 +29,17 @@ export class LabelView {
     const { signal } = (this.#asking = new AbortController());
     const back = el("p", {}, el("a", { href: "#/labels", text: "All labels" }));
     const title = el("h1", { id: "label-title", tabindex: -1, text: `Label ${label}` });
-    fill(this.#place, back, title, el("p", { class: "note", text: "Looking it up…" }));
+    const body = el("div", {}, el("p", { class: "note", text: "Looking it up…" }));
+    fill(this.#place, back, title, body);
     try {
       const query = { model, nearest: NEAREST, words: WORDS };
       const found = await ask(`/v1/labels/${label}`, { query, signal });
       title.textContent = nameOf(found);
       document.title = `${nameOf(found)} · longtail`;
-      fill(this.#place, back, title, this.#facts(found), el("div", { class: "halves" }, this.#words(found), this.#alike(found)), this.#path(found));
+      fill(body, this.#facts(found), el("div", { class: "halves" }, this.#words(found), this.#alike(found)), this.#path(found));
     } catch (error) {
       if (isStale(error) || signal.aborted) return;
-      fill(this.#place, back, title, problem(error, () => this.show(model, label)));
+      fill(body, problem(error, () => this.show(model, label)));
     }
   }
 

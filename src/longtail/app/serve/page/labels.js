@@ -3,7 +3,7 @@
 import { announce } from "./announce.js";
 import { ask } from "./api.js";
 import { byId, el, fill, later } from "./dom.js";
-import { count, counted, nameOf } from "./format.js";
+import { breakable, count, counted, nameOf } from "./format.js";
 import { MEANING, groupChip } from "./group.js";
 import { isStale, problem } from "./problem.js";
 import { labelLink } from "./router.js";
@@ -56,8 +56,12 @@ export class LabelsView {
           field("labels-model", "Model", this.select),
           field("labels-query", "Name", this.query, "wide"),
           field("labels-order", "Order", this.order),
-          field("labels-least", "Rows from", this.least, "narrow"),
-          field("labels-most", "to", this.mostRows, "narrow"),
+          el(
+            "div",
+            { class: "range" },
+            field("labels-least", "Rows from", this.least),
+            field("labels-most", "to", this.mostRows),
+          ),
         ),
         this.groups,
         this.status,
@@ -160,7 +164,7 @@ export class LabelsView {
     return el(
       "tr",
       {},
-      el("th", { scope: "row" }, el("a", { href: labelLink(model, label.label) }, el("bdi", { text: nameOf(label) }))),
+      el("th", { scope: "row" }, el("a", { href: labelLink(model, label.label) }, el("bdi", {}, breakable(nameOf(label))))),
       el("td", {}, groupChip(label.group)),
       el("td", { class: "number" }, count(label.training_rows), el("span", { class: "bar", "aria-hidden": "true" }, bar)),
     );

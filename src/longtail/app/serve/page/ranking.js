@@ -5,7 +5,7 @@ import { ask } from "./api.js";
 import { el, fill, later } from "./dom.js";
 import { Dial } from "./dial.js";
 import { explanation } from "./explanation.js";
-import { count, counted, nameOf, ordinal, percent, score } from "./format.js";
+import { counted, nameOf, ordinal, percent, score } from "./format.js";
 import { smoothly } from "./moving.js";
 import { isStale, problem } from "./problem.js";
 import { Result } from "./result.js";

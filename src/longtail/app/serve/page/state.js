@@ -19,6 +19,7 @@ const PLACE = "longtail.page";
 
 /** @returns {State} */
 function read() {
+  /** @type {State} */
   const state = { text: "", models: [null, null], tails: [null, null] };
   try {
     const kept = JSON.parse(localStorage.getItem(PLACE) ?? "{}");
