@@ -14,7 +14,7 @@ from longtail.metrics import frequency_bins
 from longtail.store import Model
 
 GROUPS = ("head", "torso", "tail")
-ORDERS = ("frequency", "name", "label")
+ORDERS = ("frequency", "rarest", "name", "label")
 _SHOWN = 100  # characters of a name in an error
 
 
@@ -109,7 +109,8 @@ class Labels:
             return labels
         if order == "name" and self.names is not None:
             return labels[np.argsort(self._name_ranks[labels], kind="stable")]
-        return labels[np.argsort(-self.counts[labels], kind="stable")]
+        counts = self.counts[labels]
+        return labels[np.argsort(counts if order == "rarest" else -counts, kind="stable")]
 
     @cached_property
     def _ids(self) -> dict[str, int]:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 Group = Literal["head", "torso", "tail"]
-Order = Literal["frequency", "name", "label"]
+Order = Literal["frequency", "rarest", "name", "label"]
 LargestId = 2**31 - 1
 _LARGEST_VALUE = 1e15
 _ABSENT: Any = None  # left out, which null is not

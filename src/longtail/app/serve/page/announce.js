@@ -1,0 +1,13 @@
+/** Telling those who hear the page what has changed on it. */
+
+import { byId } from "./dom.js";
+
+let timer = 0;
+
+/** @param {string} sentence */
+export function announce(sentence) {
+  clearTimeout(timer);
+  timer = setTimeout(() => {
+    byId("live").textContent = sentence;
+  }, 400);
+}
