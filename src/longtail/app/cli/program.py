@@ -28,6 +28,7 @@ from longtail.app.cli.study import study
 from longtail.app.cli.train import train
 from longtail.app.cli.tree import tree
 from longtail.app.cli.tune import tune
+from longtail.app.cli.update import update
 
 program = typer.Typer(
     name="longtail",
@@ -41,6 +42,7 @@ program = typer.Typer(
 )
 for command in (
     train,
+    update,
     predict,
     evaluate,
     compare,
