@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -26,6 +27,7 @@ from longtail.errors import InputError, ModelError, ParameterError
 from longtail.learners.dial import CANDIDATES, checked_tail, given_propensity
 from longtail.learners.estimate import Estimate
 from longtail.learners.explanation import Explanation
+from longtail.learners.updates import MoreRows
 from longtail.metrics import evaluate
 from longtail.propensity import Propensity, get_propensity
 
@@ -81,6 +83,38 @@ class Learner(BaseEstimator):
             self.n_features_in_ = int(rows.shape[1])
             self._remember_labels(labels)
             self._fit(rows, labels)
+        return self
+
+    def update(self, X: Any, Y: Any, *, train: Any = None) -> Self:
+        """Learn from rows that came later, and the labels that they bring, without starting over.
+
+        When it fails or is interrupted, the learner stays as it was before.
+
+        Parameters
+        ----------
+        X : matrix, shape (n, n_features_in_)
+        Y : matrix, shape (n, n_labels_ or more)
+            Columns beyond the old `n_labels_` are new labels.
+        train : (X, Y), optional
+            The rows that the learner was trained on, without those that the new ones replace. With them, what changes
+            much is trained anew on all rows; without, old labels follow the new rows by as much as these are worth.
+
+        Returns
+        -------
+        self
+        """
+        check_is_fitted(self, "n_labels_")
+        self._check_parameters()
+        rows, labels = self._check_more(X, Y)
+        if rows.shape[0] == 0:
+            raise InputError("X has no rows: there is nothing to learn from.")
+        earlier = None
+        if train is not None:
+            before, known = self._check_more(*train)
+            width = max(labels.shape[1], known.shape[1])
+            labels, known = _widened(labels, width), _widened(known, width)
+            earlier = before, known
+        self._learn_more(MoreRows.of(rows, labels, earlier, self.label_counts_, self.n_rows_))
         return self
 
     def predict_topk(
@@ -185,6 +219,21 @@ class Learner(BaseEstimator):
 
     @abstractmethod
     def _fit(self, X: sp.csr_array, Y: sp.csr_array) -> None: ...
+
+    def _update(self, more: MoreRows) -> None:
+        """Learn from more rows; what is counted is set afterwards."""
+        raise InputError(f"{type(self).__name__} can't learn from rows that come later: train it anew on all rows.")
+
+    def _learn_more(self, more: MoreRows) -> None:
+        with self._whole_or_unchanged():
+            self._update(more)
+            self.n_rows_, self.n_labels_, self.label_counts_ = more.n_rows, more.n_labels, more.label_counts
+
+    def _updated(self, more: MoreRows) -> Self:
+        """Copy of the learner that has learned from more rows."""
+        grown = copy.copy(self)
+        grown._learn_more(more)
+        return grown
 
     def _fit_augmented(self, X: sp.csr_array, Y: sp.csr_array, augmentation: Augmentation) -> None:
         """Learn from rows and from augmented copies of those with labels; all counts stay those of the rows.
@@ -304,6 +353,18 @@ class Learner(BaseEstimator):
             raise InputError("X has no rows: nothing to learn the new labels from.")
         return rows, labels
 
+    def _check_more(self, X: Any, Y: Any) -> tuple[sp.csr_array, sp.csr_array]:
+        """Rows that come later, or the earlier ones, checked."""
+        rows, labels = self._check_rows(X), as_indicator(Y)
+        if rows.shape[0] != labels.shape[0]:
+            raise InputError(f"X has {rows.shape[0]} rows and Y has {labels.shape[0]}: they must be the same rows.")
+        if labels.shape[1] < self.n_labels_:
+            raise InputError(
+                f"Y has {labels.shape[1]} labels, and the learner knows {self.n_labels_}: keep its columns, and put "
+                "new labels after them."
+            )
+        return rows, labels
+
     def _remember_new_labels(self, Y: sp.csr_array) -> None:
         """Count new labels in, as many rows as they would have had among those of the first training."""
         counts = np.bincount(Y.indices, minlength=Y.shape[1])
@@ -391,6 +452,10 @@ def memory_limit_of(learner: Learner) -> int | None:
     """
     limits = [getattr(part, "memory_limit", None) for _, part in nested(learner)]
     return min((parse_memory(limit) for limit in limits if limit is not None), default=None)
+
+
+def _widened(Y: sp.csr_array, width: int) -> sp.csr_array:
+    return sp.csr_array((Y.data, Y.indices, Y.indptr), shape=(Y.shape[0], width))
 
 
 def checked_k(k: Any, name: str = "k") -> int:

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
 from longtail.corpus.sparse import as_indicator
@@ -109,6 +109,16 @@ class Calibration(BaseEstimator):
         self.knots_, self.values_ = (np.concatenate([curve[part] for curve in curves]) for part in (0, 1))
         self.offsets_ = np.concatenate([[0], np.cumsum([len(curve[0]) for curve in curves])]).astype(np.int64)
         return self
+
+    def with_labels(self, n_labels: int) -> Self:
+        """The same for more labels: new ones use the map of all."""
+        made: Self = clone(self)
+        for name in self._stored:
+            setattr(made, name, getattr(self, name))
+        of_all = np.int16(len(self.offsets_) - 2)
+        new = np.full(n_labels - len(self.bin_of_label_), of_all, np.int16)
+        made.bin_of_label_ = np.concatenate([self.bin_of_label_, new])
+        return made
 
     def probabilities(self, top: TopK) -> TopK:
         """Put probabilities in the place of scores; the order of the labels stays, padding gets 0."""

@@ -13,6 +13,7 @@ from longtail.engine.topk import TopK
 from longtail.learners.base import Learner
 from longtail.learners.estimate import Estimate
 from longtail.learners.explanation import Explanation
+from longtail.learners.updates import MoreRows
 
 
 class Popularity(Learner):
@@ -42,8 +43,14 @@ class Popularity(Learner):
     shares_: npt.NDArray[np.float32]
 
     def _fit(self, X: sp.csr_array, Y: sp.csr_array) -> None:
-        shares = (self.label_counts_ / self.n_rows_).astype(np.float32)
-        ranking = np.argsort(-shares, kind="stable")[: np.count_nonzero(self.label_counts_)]
+        self._rank(self.label_counts_, self.n_rows_)
+
+    def _update(self, more: MoreRows) -> None:
+        self._rank(more.label_counts, more.n_rows)
+
+    def _rank(self, label_counts: npt.NDArray[np.int64], n_rows: int) -> None:
+        shares = (label_counts / n_rows).astype(np.float32)
+        ranking = np.argsort(-shares, kind="stable")[: np.count_nonzero(label_counts)]
         self.ranking_ = ranking.astype(np.int32)
         self.shares_ = shares[ranking]
 

@@ -25,6 +25,7 @@ from longtail.learners.estimate import Estimate
 from longtail.learners.explanation import Explanation
 from longtail.learners.label_trees import LabelTree
 from longtail.learners.linear import OneVsRest
+from longtail.learners.updates import MoreRows
 
 _ARRAYS = ("term_bytes_", "term_offsets_", "idf_", "tokenizer_bytes_")
 
@@ -181,6 +182,10 @@ class TextLearner(Learner):
 
     def _fit(self, X: sp.csr_array, Y: sp.csr_array) -> None:
         self.learner_ = (OneVsRest() if self.learner is None else clone(self.learner)).fit(X, Y)
+
+    def _update(self, more: MoreRows) -> None:
+        """Features and their weights stay as they are: words that were not there are left out."""
+        self.learner_ = self.learner_._updated(more)
 
     def _topk(self, X: sp.csr_array, k: int, allowed: npt.NDArray[np.bool_] | None) -> TopK:
         return self.learner_._topk(X, k, allowed)

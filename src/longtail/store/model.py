@@ -32,6 +32,7 @@ from longtail.learners.dial import propensity_of
 from longtail.metrics import Evaluator, Scores, calibration_error
 from longtail.propensity import GivenPropensity, Propensity
 from longtail.store.manifest import read_model, write_model
+from longtail.store.updating import LabelIds, widened, without_replaced
 
 _CHUNK_ROWS, _CHUNK_VALUES = 8192, 1 << 20
 
@@ -350,6 +351,54 @@ class Model:
                 raise ParameterError("label_names", repeated, "must hold names that no other label has")
         grown = learner.add_labels(self.rows(X), new)
         self.learner, self.label_names, self.calibration = grown, all_names or self.label_names, None
+        return self
+
+    def update(self, rows: Dataset, *, train: Dataset | None = None) -> Self:
+        """Learn from rows that came later, such as corrected ones, without starting over; see `Learner.update`.
+
+        Labels are matched by name; those that the model doesn't know are learned. `training` counts what was done.
+
+        Parameters
+        ----------
+        rows : Dataset
+        train : Dataset, optional
+            The rows that the model was trained on. Those whose text, or features, a new row has are replaced by it.
+
+        Returns
+        -------
+        self
+
+        Examples
+        --------
+        >>> from longtail import TextLearner, Tfidf
+        >>> texts, names = ["a red ship", "a blue ship", "a red tree", "a blue tree"], ["ship", "tree"]
+        >>> learner = TextLearner(features=Tfidf(min_rows=1)).fit(texts, [[1, 0], [1, 0], [0, 1], [0, 1]])
+        >>> model = Model(learner, names)
+        >>> late = Dataset(None, [[1, 1]], label_names=["ship", "red"], texts=["a red red ship"])
+        >>> model.update(late).label_names
+        ['ship', 'tree', 'red']
+        """
+        if not rows.Y.nnz:
+            raise InputError("The rows have no labels: there is nothing to learn.")
+        if self.label_names is not None and len(set(self.label_names)) < len(self.label_names):
+            raise InputError("Two labels of the model have the same name, so rows can't be matched: train it anew.")
+        ids = LabelIds(self.label_names, self.n_labels)
+        earlier = None if train is None else without_replaced(train, rows)
+        matched = [ids.of(part) for part in (rows, earlier) if part is not None]
+        labels = [widened(Y, ids.n_labels) for Y in matched]
+        n_new = ids.n_labels - self.n_labels
+        if n_new and isinstance(self.propensity, GivenPropensity):
+            raise InputError("The propensities were given label by label, and new labels have none: train it anew.")
+        before = None if earlier is None else (self.rows(earlier), labels[1])
+        self.learner = copy.copy(self.learner).update(self.rows(rows), labels[0], train=before)
+        if self.label_names is not None:
+            self.label_names = [*self.label_names, *ids.new_names]
+        if self.calibration is not None:
+            self.calibration = self.calibration.with_labels(self.n_labels)
+        replaced = 0 if train is None or earlier is None else train.n_rows - earlier.n_rows
+        done = {"rows": rows.n_rows, "replaced": replaced, "new_labels": n_new, "with_training_rows": train is not None}
+        sizes = {"rows": self.n_rows, "labels": self.n_labels}
+        self.training = {**self.training, **sizes, "updates": [*self.training.get("updates", []), done]}
         return self
 
     def names(self, top: TopK) -> list[list[tuple[str, float]]]:

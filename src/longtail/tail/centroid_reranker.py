@@ -22,6 +22,7 @@ from longtail.errors import InputError, ModelError, ParameterError
 from longtail.learners import Estimate, Explanation, InstanceForest, Learner
 from longtail.learners.base import checked_k
 from longtail.learners.linear.training import row_squares
+from longtail.learners.updates import MoreRows
 from longtail.propensity.base import is_number
 from longtail.tail.around import Around
 from longtail.tail.centroids import LabelCentroids
@@ -149,6 +150,15 @@ class CentroidReranker(Around):
     def _fit(self, X: sp.csr_array, Y: sp.csr_array) -> None:
         self.learner_ = self._base().fit(X, Y)
         self.centroids_ = self._centroids(self.learner_._points(X), Y)
+
+    def _update(self, more: MoreRows) -> None:
+        """Update the learner inside, and the centroids: exactly where all rows are there, else as a mean of means."""
+        self.learner_ = self.learner_._updated(more)
+        X, Y = more.all_rows
+        found = self._centroids(self.learner_._points(X), Y)
+        if more.earlier is None:
+            found = self.centroids_.joined(found, more.before, np.bincount(Y.indices, minlength=more.n_labels))
+        self.centroids_ = found
 
     def _centroids(self, X: sp.csr_array, Y: sp.csr_array) -> LabelCentroids:
         return LabelCentroids.of(X, Y, _scales(X), BIAS, float(self.drop), self.threads)

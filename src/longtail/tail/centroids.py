@@ -91,6 +91,30 @@ class LabelCentroids(BaseEstimator):
         made.starts_ = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
         return made
 
+    def joined(self, other: LabelCentroids, before: npt.NDArray[np.int64], more: npt.NDArray[np.int64]) -> Self:
+        """Centroids of two sets of rows together, `before` and `more` of each label; `other` may have more labels."""
+        n = len(other.bias_)
+        shares = more / np.maximum(before + more, 1)
+        weights = 1 - shares, shares
+        bias, squares, total = np.zeros(n), np.zeros(n), sp.csr_array((n, self.n_features_), dtype=np.float64)
+        parts: tuple[LabelCentroids, LabelCentroids] = (self, other)
+        for part, share in zip(parts, weights, strict=True):
+            own = len(part.bias_)
+            starts = np.concatenate([part.starts_, np.full(n - own, part.starts_[-1])])
+            rows = sp.csr_array((part.values_.astype(np.float64), part.features_, starts), shape=total.shape)
+            total = total + sp.csr_array(sp.diags_array(share) @ rows)
+            bias[:own] += share[:own] * part.bias_
+        squares = np.asarray(total.multiply(total).sum(axis=1)).ravel() + bias**2
+        alone = np.concatenate([self.squares_, np.zeros(n - len(self.squares_))])
+        squares = np.where(shares == 0, alone, np.where(shares == 1, other.squares_, squares))
+        total.sort_indices()
+        made = type(self)()
+        made._trusted = True  # whole, since it was made here
+        made.n_features_, made.starts_ = self.n_features_, total.indptr.astype(np.int64)
+        made.features_, made.values_ = total.indices.astype(np.int32), total.data.astype(np.float32)
+        made.bias_, made.squares_ = bias.astype(np.float32), squares.astype(np.float32)
+        return made
+
     def arrays(self, n_features: int, n_labels: int) -> Centroids:
         """Arrays for the kernels, checked once: a kernel trusts every index in them."""
         if getattr(self, "n_features_", None) != n_features or len(self._sound.squares) != n_labels:

@@ -23,6 +23,7 @@ from longtail.learners import Estimate, Explanation, Learner, OneVsRest
 from longtail.learners.base import checked_k
 from longtail.learners.checks import check_whole
 from longtail.learners.dial import checked_tail
+from longtail.learners.updates import MoreRows
 from longtail.metrics import evaluate
 from longtail.propensity import Propensity, get_propensity
 from longtail.propensity.base import is_number
@@ -193,6 +194,10 @@ class TailDial(Around):
         with self._whole_or_unchanged():
             self.learner_, self.n_labels_, self.label_counts_ = grown, grown.n_labels_, grown.label_counts_
         return self
+
+    def _update(self, more: MoreRows) -> None:
+        """Update the learner inside; the dial stays where it is."""
+        self.learner_ = self.learner_._updated(more)
 
     def _grown(self, method: str, what: str, *arguments: Any) -> Learner:
         """Copy of the learner inside that has learned more."""

@@ -28,6 +28,7 @@ from longtail.learners.base import checked_k
 from longtail.learners.checks import check_whole
 from longtail.learners.dial import checked_tail, propensity_of
 from longtail.learners.linear.training import digest_of
+from longtail.learners.updates import MoreRows
 from longtail.metrics import evaluate
 from longtail.propensity import Propensity, get_propensity
 from longtail.propensity.base import is_number
@@ -197,6 +198,18 @@ class RankNet(Around):
         self.tail_ = self._chosen_tail(found, Y, inverse) if isinstance(self.tail, str) else float(self.tail)
         self._train(found, np.log(inverse).astype(np.float32) * np.float32(self.tail_))
         self.learner_ = self._base().fit(X, Y)
+
+    def _update(self, more: MoreRows) -> None:
+        """Update the learner inside; the blocks stay, and a new label begins with the gain of its propensity."""
+        self.learner_ = self.learner_._updated(more)
+        new = more.n_labels - self.n_labels_
+        if not new:
+            return
+        inverse = propensity_of(self, self._data_propensity).inverse(more.label_counts, more.n_rows)
+        gains = np.zeros((len(self.log_gains_), new), np.float32)
+        gains[0] = np.log(inverse[-new:]).astype(np.float32) * np.float32(self.tail_)
+        self.log_gains_ = np.concatenate([self.log_gains_, gains], axis=1)
+        self.into_, self.out_ = (np.pad(part, ((0, 0), (0, new), (0, 0))) for part in (self.into_, self.out_))
 
     def _chosen_tail(self, found: Candidates, Y: sp.csr_array, inverse: npt.NDArray[np.float64]) -> float:
         if not Y.shape[1]:

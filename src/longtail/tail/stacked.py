@@ -18,6 +18,7 @@ from longtail.errors import ModelError
 from longtail.learners import Estimate, Explanation, Learner, OneVsRest
 from longtail.learners.base import checked_k, memory_limit_of
 from longtail.learners.checks import check_whole
+from longtail.learners.updates import MoreRows
 from longtail.metrics.hits import are_true
 from longtail.tail.around import Around
 from longtail.tail.folds import fold_numbers, linked
@@ -108,6 +109,11 @@ class Stacked(Around):
         self.weights_ = self._learn(X, Y)
         fitted = [base.fit(X, Y) for base in self._bases()]
         self.learner_, self.second_ = fitted[0], fitted[1] if len(fitted) > 1 else None
+
+    def _update(self, more: MoreRows) -> None:
+        """Update the learners inside; how their scores become probabilities stays."""
+        self.learner_ = self.learner_._updated(more)
+        self.second_ = None if self.second_ is None else self.second_._updated(more)
 
     def _learn(self, X: sp.csr_array, Y: sp.csr_array) -> npt.NDArray[np.float64]:
         """Weights from rows that the learners had not seen; a row more or less is drawn for the sake of time."""

@@ -17,6 +17,7 @@ from longtail.engine.topk import TopK
 from longtail.errors import ModelError, ParameterError
 from longtail.learners import Estimate, Explanation, Learner, bonsai_trees
 from longtail.learners.base import nested
+from longtail.learners.updates import MoreRows
 from longtail.propensity import GivenPropensity
 from longtail.propensity.base import is_number
 from longtail.tail.around import Around
@@ -190,6 +191,26 @@ class TAug(Around):
             learners = [train("head"), train("tail")]
         self.head_learner_, self.tail_learner_ = learners
         self._sides()  # which are sound, since they were made here
+
+    def _update(self, more: MoreRows) -> None:
+        """Update both sides, without copies; new labels join the tail, where there is one."""
+        new = np.arange(self.n_labels_, more.n_labels, dtype=np.int32)
+        if self.tail_learner_ is not None:
+            self.tail_labels_ = np.concatenate([self.tail_labels_, new])
+        else:
+            self.head_labels_ = np.concatenate([self.head_labels_, new])
+        sides = (self.head_learner_, self.head_labels_), (self.tail_learner_, self.tail_labels_)
+        self.head_learner_, self.tail_learner_ = (
+            None if learner is None else learner._updated(self._more_of(learner, labels, more))
+            for learner, labels in sides
+        )
+
+    def _more_of(self, learner: Learner, labels: Int32, more: MoreRows) -> MoreRows:
+        """Rows for one side; those of a side that learns from its own rows are counted by what it has seen."""
+        of_side = more.of_labels(labels, own=self.rows == "own")
+        if self.rows == "all":
+            return of_side
+        return MoreRows.of(of_side.X, of_side.Y, of_side.earlier, learner.label_counts_, learner.n_rows_)
 
     def _trained(self, side: str, X: sp.csr_array, Y: sp.csr_array, at_once: bool) -> Learner | None:
         """Train one side; None where it has no labels and the other has some."""

@@ -29,6 +29,7 @@ from longtail.app.cli.study import study
 from longtail.app.cli.train import train
 from longtail.app.cli.tree import tree
 from longtail.app.cli.tune import tune
+from longtail.app.cli.update import update
 
 program = typer.Typer(
     name="longtail",
@@ -42,6 +43,7 @@ program = typer.Typer(
 )
 for command in (
     train,
+    update,
     predict,
     evaluate,
     compare,

@@ -31,6 +31,7 @@ from longtail.learners.instance_trees.training import TreeTrainer
 from longtail.learners.instance_trees.trees import InstanceTrees
 from longtail.learners.linear.training import row_scales
 from longtail.learners.norms import norms_of_leaves
+from longtail.learners.updates import MoreRows
 from longtail.propensity.base import is_number
 from longtail.weighting import Weighting, get_weighting
 
@@ -210,6 +211,14 @@ class InstanceForest(Learner):
 
     def _fit(self, X: sp.csr_array, Y: sp.csr_array) -> None:
         self.trees_ = self._grow(X, Y, None, int(self.trees))
+
+    def _update(self, more: MoreRows) -> None:
+        """Grow more trees, as many for a row as it had before; on all rows where the earlier ones are there."""
+        X, Y = more.all_rows
+        grown = max(1, round(self.trees_.n_trees * more.X.shape[0] / self.n_rows_))
+        self.trees_.arrays(self.n_features_in_, self.n_labels_)  # which checks them
+        self.n_labels_ = more.n_labels
+        self.trees_ = self._grow(X, Y, self.trees_, grown)
 
     def _fit_augmented(self, X: sp.csr_array, Y: sp.csr_array, augmentation: Augmentation) -> None:
         """Grow each tree on the rows and on one of their copies."""

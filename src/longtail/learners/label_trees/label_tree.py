@@ -33,9 +33,11 @@ from longtail.learners.label_trees.overlap import with_overlap
 from longtail.learners.label_trees.partition import partition_labels
 from longtail.learners.label_trees.representation import represent_labels
 from longtail.learners.label_trees.search import TreeSearch
+from longtail.learners.label_trees.updating import NodeUpdating, label_rows
 from longtail.learners.linear.problem import Settings
 from longtail.learners.linear.training import row_scales
 from longtail.learners.norms import norms_of_chunks
+from longtail.learners.updates import MoreRows, patterns_of, with_stand_ins
 from longtail.losses import Logistic, Loss, SquaredHinge, get_loss
 from longtail.propensity import GivenPropensity, get_propensity
 from longtail.propensity.base import is_number
@@ -315,21 +317,39 @@ class LabelTree(Learner):
         3
         """
         rows, labels = self._check_new_labels(X, Y)
-        forest, weights = insert_labels(
+        with self._whole_or_unchanged():
+            self._insert(rows, labels)
+            self._remember_new_labels(labels)
+        return self
+
+    def _update(self, more: MoreRows) -> None:
+        """Move the nodes, then put new labels in."""
+        n_old, weighting = self.n_labels_, get_weighting(self.weighting)
+        of_old = more.of_labels(np.arange(n_old, dtype=np.int32), own=False)
+        nodes = NodeUpdating(
+            self._search, self._settings(), of_old, self._scales(more.X), weighting, self.predict(more.X),
+            int(self.negatives), thread_count(self.threads),
+        )  # fmt: skip
+        self.weights_ = nodes.updated()
+        if more.n_labels == n_old:
+            return
+        X, Y = more.all_rows
+        if more.earlier is None:
+            X, Y = with_stand_ins(more, patterns_of(label_rows(self.weights_)))
+        self._insert(X, sp.csr_array(Y[:, n_old:]))
+
+    def _insert(self, X: sp.csr_array, Y: sp.csr_array) -> None:
+        self.forest_, self.weights_ = insert_labels(
             self._search,
             self._settings(),
-            rows,
-            labels,
-            self._scales(rows),
+            X,
+            Y,
+            self._scales(X),
             get_weighting(self.weighting),
             beam=self.beam,
             threads=thread_count(self.threads),
             memory_limit=self.memory_limit,
         )
-        with self._whole_or_unchanged():
-            self.forest_, self.weights_ = forest, weights
-            self._remember_new_labels(labels)
-        return self
 
     def _checked_weights(self, label_weights: Any) -> npt.NDArray[np.float64]:
         try:

@@ -177,18 +177,11 @@ class NodeTrainer:
 
     def solve(self, depth: int, level: Level, block: NodeBlock, stop: StopFlag) -> EncodedBlock:
         """Train one block on the rows of its node."""
-        try:
-            scratch = self._spare.get_nowait()
-        except Empty:
-            scratch = _Scratch(*self._shape, room_like(self._values))
+        scratch = self.scratch()
         settings = self.settings
         members, columns = self._members(depth, block.node)
         members, columns = members[block.first : block.last], columns[block.first : block.last]
-        at = block.node - self._level_starts[depth]
-        chosen = level.rows[level.row_starts[at] : level.row_starts[at + 1]]
-        rows, features = scratch.gather(self._indptr, self._indices, self._values, self.scales, self._squares, chosen)
-        rows = rows._replace(bias=np.float32(settings.bias))
-        positives = scratch.positives(level.member_starts, level.member_rows, columns, chosen)
+        chosen, rows, features, positives = self.rows_of(level, block.node, columns, scratch)
         if self.augmentation is not None and (members >= 0).any():
             copied = self._labelled(depth, level, block.node, chosen, scratch)
             rows = scratch.room.append(
@@ -203,11 +196,33 @@ class NodeTrainer:
         problem = make_problem(settings, rows, positives, cost)
         solve_block(rows, problem, memory, random_state(settings, block.number), stop)
         solved = EncodedBlock.encoded(
-            memory.weights, memory.bias_weights, self._by_frequency[features], members, settings.prune_below,
-            self.precision, self._shape[1],
+            memory.weights, memory.bias_weights, features, members, settings.prune_below, self.precision,
+            self._shape[1],
         )  # fmt: skip
-        self._spare.put(scratch)
+        self.give_back(scratch)
         return solved
+
+    def scratch(self) -> _Scratch:
+        """Working memory for a thread; give it back."""
+        try:
+            return self._spare.get_nowait()
+        except Empty:
+            return _Scratch(*self._shape, room_like(self._values))
+
+    def give_back(self, scratch: _Scratch) -> None:
+        """Leave working memory to the next block."""
+        self._spare.put(scratch)
+
+    def rows_of(
+        self, level: Level, node: int, columns: Int64, scratch: _Scratch
+    ) -> tuple[Int32, Rows, Int32, Positives]:
+        """Rows of a node: their numbers, as the solver sees them, their features, and which have what members."""
+        at = node - level.first
+        chosen = level.rows[level.row_starts[at] : level.row_starts[at + 1]]
+        rows, features = scratch.gather(self._indptr, self._indices, self._values, self.scales, self._squares, chosen)
+        rows = rows._replace(bias=np.float32(self.settings.bias))
+        positives = scratch.positives(level.member_starts, level.member_rows, columns, chosen)
+        return chosen, rows, self._by_frequency[features], positives
 
     def _members(self, depth: int, node: int) -> tuple[Int32, Int64]:
         """Members of a node as the weights name them, and their columns in the level."""

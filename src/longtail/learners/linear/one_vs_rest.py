@@ -22,9 +22,11 @@ from longtail.learners.estimate import Estimate
 from longtail.learners.explanation import Explanation
 from longtail.learners.linear.pilot import estimate_blocks
 from longtail.learners.linear.problem import Settings
-from longtail.learners.linear.training import BlockTrainer, block_bytes, row_scales
+from longtail.learners.linear.training import BlockTrainer, Centre, block_bytes, row_scales
+from longtail.learners.linear.updating import updated_weights
 from longtail.learners.linear.weights import BlockWeights, Precision
 from longtail.learners.norms import norms_of_blocks
+from longtail.learners.updates import MoreRows
 from longtail.losses import Corrected, Hinge, Logistic, Loss, SquaredHinge, get_loss, margin_form
 from longtail.weighting import Costs, PropensityWeighting, Weighting, get_weighting
 
@@ -235,6 +237,9 @@ class OneVsRest(Learner):
     def _fit_augmented(self, X: sp.csr_array, Y: sp.csr_array, augmentation: Augmentation) -> None:
         self._fit_blocks(self._trainer(X, Y, self.label_counts_, augmentation=augmentation))
 
+    def _update(self, more: MoreRows) -> None:
+        self.weights_ = updated_weights(self, more)
+
     def _fit_blocks(self, trainer: BlockTrainer) -> None:
         blocks = BlockTrainer.blocks_by_frequency(self.label_counts_)
         with BlockSpool(trainer.fingerprint(blocks) if is_resumable() else None) as spool:
@@ -249,21 +254,28 @@ class OneVsRest(Learner):
         counts: npt.NDArray[np.int64],
         precision: Precision | None = None,
         augmentation: Augmentation | None = None,
+        *,
+        n_rows: int | None = None,
+        centre: Centre | None = None,
+        bias_share: float = 1.0,
+        negative_weight: float = 1.0,
+        max_passes: int | None = None,
     ) -> BlockTrainer:
+        """Trainer of blocks; where the rows are not all, `n_rows` says how many there are for the costs."""
         settings = Settings(
             loss=_CODES[type(margin_form(self.loss).loss)],
             regularisation=float(self.regularisation),
-            bias=float(self.bias),
+            bias=float(self.bias) * bias_share,
             bias_centre=self.bias_centre,
             prune_below=float(self.prune_below),
-            prune_rise=self.prune_rise,
+            prune_rise=self.prune_rise if centre is None else None,
             tolerance=float(self.tolerance),
-            max_passes=self.max_passes,
+            max_passes=self.max_passes or max_passes,
             seed=int(self.seed),
         )
-        costs = get_weighting(self.weighting).costs(counts, X.shape[0])
+        costs = get_weighting(self.weighting).costs(counts, n_rows or X.shape[0])
         corrected = costs.positive * margin_form(self.loss).costs(len(counts))
-        costs = Costs(corrected.astype(np.float32), costs.negative)
+        costs = Costs(corrected.astype(np.float32), costs.negative * np.float32(negative_weight))
         return BlockTrainer(
             settings,
             X,
@@ -273,6 +285,7 @@ class OneVsRest(Learner):
             precision or self.precision,
             augmentation,
             bool(self.normalise),
+            centre,
         )
 
     def _train(self, trainer: BlockTrainer, blocks: list[npt.NDArray[np.int32]], spool: BlockSpool) -> None:

@@ -38,6 +38,27 @@ _PRUNE_STEPS, _PRUNE_FACTOR = 16, 1.5
 _AT_ONCE = 1 << 22  # values
 
 
+class Centre(NamedTuple):
+    """Where classifiers stand that are to follow other rows, and how far they go.
+
+    Parameters
+    ----------
+    rows : csr_array of float32
+        Weights, a row a classifier.
+    bias : ndarray of float32
+        Bias weight of each.
+    place : ndarray of int64, shape (labels,)
+        Row of each label.
+    steps : ndarray of float32, shape (labels,)
+        Which part of the way each label goes, from 0 to 1.
+    """
+
+    rows: sp.csr_array
+    bias: npt.NDArray[np.float32]
+    place: npt.NDArray[np.int64]
+    steps: npt.NDArray[np.float32]
+
+
 @dataclass
 class BlockTrainer:
     """Trains blocks of labels on one set of rows.
@@ -58,6 +79,8 @@ class BlockTrainer:
         Each block is also trained on copies of the rows that have one of its labels.
     normalise : bool
         Whether copies are scaled to length 1.
+    centre : Centre, optional
+        Where the regulariser draws the weights, rather than to zero.
     """
 
     settings: Settings
@@ -68,6 +91,7 @@ class BlockTrainer:
     precision: Precision
     augmentation: Augmentation | None = None
     normalise: bool = True
+    centre: Centre | None = None
     rows: Rows = field(init=False)
 
     def __post_init__(self) -> None:
@@ -82,6 +106,8 @@ class BlockTrainer:
             squares=(row_squares(X) * self.scales * self.scales + self.settings.bias**2).astype(np.float32),
             bias=np.float32(self.settings.bias),
         )
+        self._number = np.empty(X.shape[1], np.int32)
+        self._number[self._by_frequency] = np.arange(X.shape[1], dtype=np.int32)
         self._spare: SimpleQueue[_Scratch] = SimpleQueue()
 
     @staticmethod
@@ -142,14 +168,33 @@ class BlockTrainer:
         cost = lane_costs(settings, self.costs.take(labels))
         memory.weights[:] = 0
         memory.bias_weights[:] = start = bias_start(settings, np.diff(self.Y.indptr)[labels], self._shape[0])
+        if self.centre is not None:
+            self._start_from(self.centre, labels, memory)
         problem = make_problem(settings, rows, positives, cost)
         solve_block(rows, problem, memory, random_state(settings, number), stop)
+        if self.centre is not None:
+            self._stop_short(self.centre, labels, memory)
         thresholds = np.full(LANES, settings.prune_below, np.float32)
         if settings.prune_rise is not None:
             thresholds = self._bounded_thresholds(rows, problem, memory, cost, start, stop)
         kept = SolvedBlock.pruned(memory.weights, memory.bias_weights, len(labels), thresholds, self.precision)
         self._spare.put(scratch)
         return kept._replace(features=self._by_frequency[kept.features])
+
+    def _start_from(self, centre: Centre, labels: Labels, memory: Memory) -> None:
+        rows = centre.rows[centre.place[labels]]
+        memory.weights[self._number[rows.indices], _lanes(rows)] = rows.data
+        memory.bias_weights[: len(labels)] = centre.bias[centre.place[labels]]
+
+    def _stop_short(self, centre: Centre, labels: Labels, memory: Memory) -> None:
+        """Go only as far from the centre as the steps say."""
+        rows, steps = centre.rows[centre.place[labels]], np.ones(LANES, np.float32)
+        steps[: len(labels)] = centre.steps[labels]
+        lanes = _lanes(rows)
+        np.multiply(memory.weights, steps, out=memory.weights)
+        memory.weights[self._number[rows.indices], lanes] += (1 - steps[lanes]) * rows.data
+        bias = memory.bias_weights[: len(labels)]
+        bias += (1 - steps[: len(labels)]) * (centre.bias[centre.place[labels]] - bias)
 
     def copy_bytes(self, blocks: Sequence[Labels]) -> int:
         """Memory that a thread needs besides for copies: all rows, and the copies of those of one block."""
@@ -259,6 +304,10 @@ def row_squares(X: sp.csr_array) -> npt.NDArray[np.float64]:
     lengths = np.empty(X.shape[0])
     squared_lengths(X.indptr.astype(np.int64, copy=False), X.data, lengths)
     return lengths
+
+
+def _lanes(rows: sp.csr_array) -> npt.NDArray[np.int64]:
+    return np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
 
 
 def _positives(Y: sp.csc_array, labels: Labels) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], Labels]:

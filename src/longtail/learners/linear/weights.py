@@ -56,6 +56,13 @@ class SolvedBlock(NamedTuple):
         stored = to_bfloat16(values) if precision == "bfloat16" else values
         return cls(features, kept[features], kept_lanes, stored, bias[:lanes].copy())
 
+    def matrix(self, n_labels: int, n_features: int) -> sp.csr_array:
+        """Weights as a sparse matrix, a row a label of the block."""
+        starts = np.concatenate([[0], np.cumsum(self.kept, dtype=np.int64)])
+        size = n_labels, len(self.features)
+        rows = sp.csr_array(sp.csc_array((_wide(self.values), self.lanes.astype(np.int32), starts), shape=size))
+        return sp.csr_array((rows.data, self.features[rows.indices], rows.indptr), shape=(n_labels, n_features))
+
 
 class BlockWeights(BaseEstimator):
     """Weights of all labels, in panels and entries (see `longtail.engine.panels`).

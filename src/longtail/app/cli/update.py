@@ -1,0 +1,91 @@
+"""`longtail update`: a model learns from rows that came later."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from longtail.app.cli.console import give, give_json, guarded, note, step
+from longtail.errors import InputError
+
+
+@guarded
+def update(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="Directory of the model.", show_default=False)],
+    rows: Annotated[
+        str,
+        typer.Argument(
+            metavar="ROWS",
+            help="New or corrected rows with their labels: a file in XC text, JSONL or .npz format, or a data set.",
+            show_default=False,
+        ),
+    ],
+    train: Annotated[
+        str | None,
+        typer.Option(
+            "--train",
+            metavar="OLD",
+            help="The rows that the model was trained on: what changes much is then trained anew on all rows, and new "
+            "rows with the text of an old one replace it.",
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="MODEL2", help="Where the updated model goes; it replaces MODEL by default."),
+    ] = None,
+    threads: Annotated[int | None, typer.Option(min=1, help="Threads to use; all cores by default.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Give the figures as one JSON object.")] = False,
+) -> None:
+    """Let a model learn from new or corrected rows, and the labels that they bring, without starting over."""
+    target = out or model
+    with step("updating", outcome="No model was written."):
+        from longtail.app.cli.train import without_threads
+        from longtail.corpus import load
+        from longtail.engine.progress import show_progress
+        from longtail.learners.base import nested
+        from longtail.store import Model
+        from longtail.store.manifest import check_target
+
+        check_target(target)
+        loaded = Model.load(model)
+        with show_progress():
+            with step(f"reading {rows}"):
+                dataset = load(rows, label_names=loaded.label_names)
+            if not dataset.Y.nnz:
+                raise InputError("has no labels: there is nothing to learn.", path=rows)
+            earlier = None
+            if train is not None:
+                with step(f"reading {train}"):
+                    earlier = load(train, label_names=loaded.label_names)
+                if earlier.n_rows != loaded.n_rows:
+                    note(
+                        f"The model has learned from {loaded.n_rows:,} rows, and {train} has {earlier.n_rows:,}: it is "
+                        "taken for all that came before."
+                    )
+            for path, part in nested(loaded.learner):
+                if hasattr(part, "threads"):
+                    loaded.learner.set_params(**{f"{path}threads": threads})
+            start = time.perf_counter()
+            try:
+                loaded.update(dataset, train=earlier)
+            except InputError as error:
+                raise InputError(error.reason, path=error.path or model) from None
+        seconds = round(time.perf_counter() - start, 3)
+        with step("saving the model"):
+            without_threads(loaded.learner)
+            loaded.save(target)
+    done = loaded.training["updates"][-1]
+    if as_json:
+        give_json({"seconds": seconds, **done, "all_rows": loaded.n_rows, "all_labels": loaded.n_labels})
+        note(f"Saved to {target}.")
+        return
+    replaced = f", {done['replaced']:,} of them in place of earlier ones" if done["replaced"] else ""
+    new = f" {done['new_labels']:,} new label{'s' * (done['new_labels'] > 1)}." if done["new_labels"] else ""
+    times = len(loaded.training["updates"])
+    give(
+        f"Learned from {done['rows']:,} rows{replaced} in {seconds:,.1f} s.{new}\n"
+        f"Saved to {target}: {loaded.n_rows:,} rows and {loaded.n_labels:,} labels, update {times}."
+    )

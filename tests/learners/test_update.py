@@ -1,0 +1,246 @@
+"""Rows that come after the training: what moves, what stays, and how near the result is to training anew."""
+
+import copy
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from longtail import (
+    CentroidReranker,
+    InstanceForest,
+    LabelTree,
+    Model,
+    OneVsRest,
+    Popularity,
+    RankNet,
+    Stacked,
+    TailDial,
+    TAug,
+    TextLearner,
+    datasets,
+)
+from longtail.corpus import Tfidf
+from longtail.errors import InputError
+from longtail.learners import Blend
+from longtail.learners.label_trees.chunk_weights import EncodedBlock
+from longtail.learners.label_trees.updating import decoded, label_rows
+from longtail.metrics import evaluate
+from tests.learners.contract import small_data
+
+OLD, LABELS = 300, 50  # of 400 rows and 60 labels
+
+
+@pytest.fixture(scope="module")
+def data():
+    X, Y = small_data(n_rows=400, n_features=80, n_labels=60)
+    Y = sp.lil_array(Y)
+    Y[:OLD, LABELS:] = 0  # labels that only the late rows bring
+    return X, sp.csr_array(Y)
+
+
+@pytest.fixture(scope="module")
+def texts():
+    """Packages with their tags: rows for the first training, late ones, and held-out ones, as features."""
+    train, test = datasets.load("debian-tags:train"), datasets.load("debian-tags:test")
+    order = np.random.default_rng(0).permutation(train.n_rows)[:3000]
+    tfidf = Tfidf()
+    X = tfidf.fit_transform([train.texts[row] for row in order])
+    return X, train.Y[order], tfidf.transform(test.texts[:2000]), test.Y[:2000]
+
+
+UPDATABLE = [
+    lambda: OneVsRest(),
+    lambda: OneVsRest(loss="logistic", weighting="pw", precision="float32"),
+    lambda: OneVsRest(loss="hinge", normalise=False, bias=0.0),
+    lambda: LabelTree(leaf_size=8),
+    lambda: LabelTree(trees=2, leaf_size=8, arity=2, negatives=0, precision="float32", overlap=0.2),
+    lambda: LabelTree(leaf_size=8, loss="logistic", weighting="pw-cb", precision="bfloat16"),
+    lambda: TailDial(tail=0.3),
+    lambda: Stacked(second=OneVsRest(weighting="pw")),
+    lambda: RankNet(),
+    lambda: TAug(),
+    lambda: TAug(rows="own", learner=OneVsRest()),
+    lambda: TAug(tau=1.0, learner=OneVsRest()),
+    lambda: CentroidReranker(learner=OneVsRest()),
+    lambda: InstanceForest(trees=5),
+    lambda: Popularity(),
+]
+
+
+def held_out(learner, X, Y):
+    found = evaluate(learner.predict_topk(X, 5), Y, ks=(1, 5))
+    return np.array([found["P@1"], found["P@5"], found["nDCG@5"]])
+
+
+@pytest.mark.parametrize("with_train", [False, True])
+@pytest.mark.parametrize("make", UPDATABLE)
+def test_late_rows_and_labels_are_learned_and_kept(make, with_train, data, tmp_path):
+    X, Y = data
+    learner = make().fit(X[:OLD], Y[:OLD, :LABELS])
+    before = learner.predict_topk(X, 5)
+    train = (X[:OLD], Y[:OLD, :LABELS]) if with_train else None
+    updated = copy.copy(learner).update(X[OLD:], Y[OLD:], train=train)
+    assert (updated.n_labels_, updated.n_rows_) == (60, 400)
+    np.testing.assert_array_equal(updated.label_counts_, Y.toarray().sum(axis=0))
+    assert updated.score(X[OLD:], Y[OLD:]) >= learner.score(X[OLD:], Y[OLD:, :LABELS])
+    top = updated.predict_topk(X[OLD:], 60)
+    assert np.isin(top.labels, np.arange(LABELS, 60)).any(), "new labels are ranked"
+    np.testing.assert_array_equal(learner.predict_topk(X, 5).labels, before.labels, "the old one is another learner")
+    Model(updated).save(tmp_path / "model")
+    loaded = Model.load(tmp_path / "model", verify=True)
+    np.testing.assert_array_equal(loaded.predict_topk(X[OLD:], 60).labels, top.labels)
+
+
+@pytest.mark.parametrize("make", [OneVsRest, LabelTree, lambda **params: OneVsRest(weighting="pw-cb", **params)])
+@pytest.mark.parametrize("with_train", [False, True])
+def test_the_result_is_near_that_of_training_anew(make, with_train, texts):
+    X, Y, X_test, Y_test = texts
+    old = 2700
+    learner = make().fit(X[:old], Y[:old])
+    anew = held_out(make().fit(X, Y), X_test, Y_test)
+    learner.update(X[old:], Y[old:], train=(X[:old], Y[:old]) if with_train else None)
+    assert (held_out(learner, X_test, Y_test) > anew - 1).all(), "2,000 rows: a point is two standard errors"
+
+
+@pytest.mark.parametrize("make", [OneVsRest, LabelTree])
+def test_labels_that_no_row_had_are_found(make, texts):
+    X, Y, X_test, Y_test = texts
+    counts = np.bincount(Y.indices, minlength=Y.shape[1])
+    new = np.flatnonzero((counts >= 10) & (counts <= 40))[:40]
+    late = np.asarray(Y[:, new].sum(axis=1)).ravel() > 0
+    others = np.setdiff1d(np.arange(Y.shape[1]), new)
+    order = np.concatenate([others, new])
+    Y, Y_test = Y[:, order], Y_test[:, order]
+    learner = make().fit(X[~late], Y[~late][:, : len(others)])
+    without = held_out(learner, X_test, Y_test)
+    anew = held_out(make().fit(X, Y), X_test, Y_test)
+    alone = copy.copy(learner).update(X[late], Y[late])
+    both = copy.copy(learner).update(X[late], Y[late], train=(X[~late], Y[~late][:, : len(others)]))
+    assert (held_out(both, X_test, Y_test) > anew - 1).all()
+    assert (held_out(alone, X_test, Y_test) > without - 0.3).all(), "without the earlier rows nothing is lost"
+    is_new = np.arange(len(order)) >= len(others)
+    recalls = [
+        evaluate(each.predict_topk(X_test, 5), sp.csr_array(Y_test.multiply(is_new)))["R@5"]
+        for each in (make().fit(X, Y), learner, alone, both)
+    ]
+    assert recalls[1] == 0
+    assert min(recalls[2:]) > 0.8 * recalls[0]
+
+
+def test_a_label_that_is_told_nothing_new_stays_to_the_last_bit(data):
+    X, Y = data
+    learner = OneVsRest().fit(X, Y)
+    row = sp.csr_array(Y[:1])
+    claimed = learner.predict(X[:1])
+    told = np.union1d(row.indices, claimed.indices)
+    others = np.setdiff1d(np.arange(60), told)
+    before = learner.coef_.toarray(), learner.intercept_
+    learner.update(X[:1], row)
+    np.testing.assert_array_equal(learner.coef_.toarray()[others], before[0][others])
+    np.testing.assert_array_equal(learner.intercept_[others], before[1][others])
+
+
+def test_one_row_moves_its_label_a_little_and_in_its_favour(texts):
+    X, Y, X_test, Y_test = texts
+    learner = OneVsRest().fit(X[:2500], Y[:2500])
+    label, row = int(Y[2500:2501].indices[0]), X[2500:2501]
+    before, figures = learner.coef_[[label]], held_out(learner, X_test, Y_test)
+    score = (row @ before.T).toarray()[0, 0]
+    learner.update(row, Y[2500:2501])
+    assert (row @ learner.coef_[[label]].T).toarray()[0, 0] > score
+    np.testing.assert_allclose(held_out(learner, X_test, Y_test), figures, atol=0.3)
+
+
+def test_a_single_row_of_a_new_label_does_not_put_it_everywhere(texts):
+    X, Y, X_test, _ = texts
+    for make in (OneVsRest, LabelTree):
+        learner = make().fit(X[:2500], Y[:2500])
+        new = sp.csr_array(sp.hstack([Y[2500:2501], sp.csr_array(np.ones((1, 1), np.float32))]))
+        learner.update(X[2500:2501], new)
+        assert learner.n_labels_ == Y.shape[1] + 1
+        share = (learner.predict_topk(X_test, 5).labels == Y.shape[1]).any(axis=1).mean()
+        assert share < 0.05
+        assert Y.shape[1] in learner.predict_topk(X[2500:2501], 5).labels
+
+
+def test_corrected_rows_take_a_wrong_label_back(data):
+    X, Y = data
+    wrong = sp.lil_array(Y)
+    rows = np.flatnonzero(Y[:, [4]].toarray())[:20]
+    wrong[rows, 4] = 0
+    wrong[rows, 20] = 1
+    learner = OneVsRest().fit(X, wrong)
+    rest = np.setdiff1d(np.arange(400), rows)
+    wrong = sp.csr_array(wrong)
+    top = [copy.copy(learner).update(X[rows], Y[rows], train=pair).predict_topk(X[rows], 8).labels
+           for pair in (None, (X[rest], wrong[rest]))]  # fmt: skip
+    was = (learner.predict_topk(X[rows], 8).labels == 20).sum()
+    for labels in top:
+        assert (labels == 20).sum() < was
+        assert (labels == 4).sum() >= 18
+    exact = OneVsRest().fit(X, Y).predict_topk(X[rows], 8).labels
+    assert abs(int((top[1] == 20).sum()) - int((exact == 20).sum())) <= 2
+
+
+@pytest.mark.parametrize("make", [OneVsRest, lambda **params: LabelTree(leaf_size=8, **params)])
+def test_the_thread_count_changes_nothing(make, data):
+    X, Y = data
+    tops = []
+    for threads in (1, 2):
+        learner = make(threads=threads).fit(X[:OLD], Y[:OLD, :LABELS])
+        tops.append(learner.update(X[OLD:], Y[OLD:], train=(X[:OLD], Y[:OLD])).predict_topk(X, 10))
+    np.testing.assert_array_equal(tops[0].labels, tops[1].labels)
+    np.testing.assert_array_equal(tops[0].scores, tops[1].scores)
+
+
+def test_updates_can_follow_one_another(data):
+    X, Y = data
+    learner = OneVsRest().fit(X[:200], Y[:200, :LABELS])
+    for start in range(200, 400, 50):
+        learner.update(X[start : start + 50], Y[start : start + 50])
+    assert learner.n_rows_ == 400
+    np.testing.assert_array_equal(learner.label_counts_, Y.toarray().sum(axis=0))
+    blocks = len(learner.weights_.panel_heights_)
+    assert blocks == 1, "sixty labels stay in one block"
+
+
+def test_what_can_not_be_updated_says_so_and_stays(data):
+    X, Y = data
+    blend = Blend(learners=[OneVsRest(), OneVsRest(weighting="pw")], weights=[1, 1]).fit(X, Y)
+    with pytest.raises(InputError, match=r"Blend can't learn from rows that come later: train it anew"):
+        blend.update(X, Y)
+    learner = OneVsRest().fit(X, Y)
+    before = learner.coef_.toarray()
+    for rows, labels, message in (
+        (X[:5], Y[:4], "same rows"),
+        (X[:5, :7], Y[:5], "features"),
+        (X[:5], Y[:5, :7], "keep its columns"),
+        (X[:0], Y[:0], "nothing to learn"),
+    ):
+        with pytest.raises(InputError, match=message):
+            learner.update(rows, labels)
+    np.testing.assert_array_equal(learner.coef_.toarray(), before)
+
+
+def test_a_learner_over_texts_keeps_its_words():
+    texts = ["a red ship", "a blue ship", "a red tree", "a blue tree"] * 3
+    learner = TextLearner(features=Tfidf(min_rows=1)).fit(texts, [[1, 0], [1, 0], [0, 1], [0, 1]] * 3)
+    words = learner.features_.feature_names()
+    learner.update(["a green red tree"], [[0, 1, 1]], train=(texts, [[1, 0], [1, 0], [0, 1], [0, 1]] * 3))
+    assert learner.features_.feature_names() == words
+    assert learner.learner_.n_labels_ == learner.n_labels_ == 3
+    assert learner.predict_topk(["red green tree"], 3).labels[0, 0] == 1
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16", "float16", "int8"])
+def test_blocks_of_a_tree_can_be_taken_apart_and_put_together(precision, data):
+    X, Y = data
+    weights = LabelTree(leaf_size=8, precision=precision).fit(X, Y).weights_
+    for block in weights.blocks():
+        features, dense = decoded(block)
+        members = block.members[block.members != -1]
+        again = EncodedBlock.encoded(dense, block.bias, features.astype(np.int32), members, 1e-30, precision, 80)
+        for name, one, other in zip(block._fields, block, again, strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-6, err_msg=name)
+    assert label_rows(weights).shape == (len(weights.members_[weights.members_ >= 0]), 80)
