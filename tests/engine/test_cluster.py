@@ -190,7 +190,7 @@ def test_a_model_predicts_on_the_cluster(joined, data, monkeypatch, tmp_path):
     with use_engine("threads"):
         Model(recipe("bonsai").fit(X, Y)).save(tmp_path / "model")
     model = Model.load(tmp_path / "model")
-    monkeypatch.setattr("longtail.store.model._CHUNK_ROWS", 64)
+    monkeypatch.setattr("longtail.store.shards.SHARD_ROWS", 64)
     for how in ({}, {"tail": 0.5, "exclude": [1, 2]}):
         tops = list(model.iter_topk(X, 5, **how))
         with use_engine("threads"):

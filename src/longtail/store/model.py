@@ -19,10 +19,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from longtail.corpus.dataset import Dataset
-from longtail.corpus.sparse import as_indicator, some_rows
-from longtail.engine.pool import StopFlag, run_blocks
-from longtail.engine.portable import Portable, current_engine
-from longtail.engine.progress import progress_bar, show_progress
+from longtail.corpus.sparse import as_indicator
 from longtail.engine.topk import TopK
 from longtail.errors import InputError, ModelError, ParameterError
 from longtail.learners import Calibration, Explanation, Learner
@@ -32,9 +29,8 @@ from longtail.learners.dial import propensity_of
 from longtail.metrics import Evaluator, Scores, calibration_error
 from longtail.propensity import GivenPropensity, Propensity
 from longtail.store.manifest import read_model, write_model
+from longtail.store.shards import topk_in_shards
 from longtail.store.updating import LabelIds, widened, without_replaced
-
-_CHUNK_ROWS, _CHUNK_VALUES = 8192, 1 << 20
 
 
 @dataclass(eq=False)
@@ -201,30 +197,9 @@ class Model:
         """Rank the k best labels some thousand rows at a time, under one progress bar, so that memory stays bounded."""
         self._check_calibrated(probabilities, tail)
         rows = self.rows(X)
-        restriction = {"only": self._ids("only", only), "exclude": self._ids("exclude", exclude)}
-        total = len(rows) if self.takes_texts else int(rows.shape[0])
-        if current_engine() is not None:
-            ranking = _Ranking(self.learner, {"k": k, "tail": tail, **restriction})
-            work = Portable(ranking, "rank", pack=lambda start: rows[start : start + _CHUNK_ROWS])
-            shards = range(0, total, _CHUNK_ROWS)
-            tops = run_blocks(
-                work, shards, description="predicting", unit="rows", size=lambda start: min(_CHUNK_ROWS, total - start)
-            )
-            yield from (self._scored(top, probabilities) for top in tops)
-            return
-        with progress_bar("predicting", total, "rows") as advance:
-            start = 0
-            while start < total:
-                end = min(start + _CHUNK_ROWS, total)
-                if not self.takes_texts:  # rows with many features go a few at a time
-                    most = int(np.searchsorted(rows.indptr, int(rows.indptr[start]) + _CHUNK_VALUES, "right")) - 1
-                    end = max(start + 1, min(end, most))
-                chunk = rows[start:end] if self.takes_texts else some_rows(rows, start, end)
-                start = end
-                with show_progress(False):
-                    top = self.learner.predict_topk(chunk, k, tail=tail, **restriction)
-                advance(len(top))
-                yield self._scored(top, probabilities)
+        how = {"tail": tail, "only": self._ids("only", only), "exclude": self._ids("exclude", exclude)}
+        for top in topk_in_shards(self.learner, rows, k=k, **how):
+            yield self._scored(top, probabilities)
 
     def predict_names(self, X: Any, k: int = 5, **how: Any) -> list[list[tuple[str, float]]]:
         """Rank the k best labels of each row as (name, score); a model without names gives ids as text.
@@ -500,17 +475,6 @@ class Model:
                 "No row has a label that the model was trained on: use rows with the labels of its training data."
             )
         return Y, len(ids) - self.n_labels
-
-
-@dataclass(eq=False)
-class _Ranking:
-    """Ranks shards of rows, wherever it is sent to."""
-
-    learner: Learner
-    how: dict[str, Any]
-
-    def rank(self, rows: Any, stop: StopFlag) -> TopK:
-        return self.learner.predict_topk(rows, **self.how)
 
 
 def _embedded(learner: Any) -> Any:
