@@ -47,7 +47,7 @@ def joined(cluster):
 
 @pytest.fixture(scope="module")
 def data():
-    return small_data(n_rows=300, n_features=120, n_labels=500, seed=1)
+    return small_data(n_rows=300, n_features=120, n_labels=300, seed=1)
 
 
 class Worker:
