@@ -13,8 +13,12 @@ import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
 
-from longtail import InstanceForest, LabelTree, Model, OneVsRest, recipe, resumable, use_engine
-from longtail.corpus import Dataset, write_npz
+from longtail import InstanceForest, JainPropensity, LabelTree, Model, OneVsRest, recipe, resumable, use_engine
+from longtail.app.reproduce.jobs import Job, Runner
+from longtail.app.reproduce.methods import Ours
+from longtail.app.reproduce.sets import AtHand
+from longtail.app.tuning.search import Search
+from longtail.corpus import Dataset, write_npz, write_xc
 from longtail.engine import cluster as engine_cluster
 from longtail.engine.pool import limit_threads, run_blocks, thread_count
 from longtail.engine.portable import Portable, current_engine, own, with_arrays, writable
@@ -43,7 +47,7 @@ def joined(cluster):
 
 @pytest.fixture(scope="module")
 def data():
-    return small_data(n_rows=300, n_features=120, n_labels=500, seed=1)
+    return small_data(n_rows=300, n_features=120, n_labels=300, seed=1)
 
 
 class Worker:
@@ -200,6 +204,36 @@ def test_a_model_predicts_on_the_cluster(joined, data, monkeypatch, tmp_path):
             np.testing.assert_array_equal(one.labels, other.labels)
             np.testing.assert_array_equal(one.scores, other.scores)
             assert one.scores.flags.writeable
+
+
+def test_a_trial_of_a_search_is_judged_on_the_cluster(joined, data):
+    search = Search(
+        Dataset(*data), ["dismec"], ["nDCG@5", "PSnDCG@5"], 60.0, JainPropensity(), folds=2, jobs=2, threads=2
+    )
+    trial = ("dismec", {"regularisation": 0.5}, search.split(0), (0.0, 0.5), 1)
+    there, seconds = search._scored(*trial)
+    with use_engine("threads"):
+        here, _ = search._scored(*trial)
+    assert there.shape == (2, 2)
+    assert seconds > 0
+    np.testing.assert_array_equal(there, here)
+
+
+def test_trainings_of_a_table_run_on_the_cluster(joined, data, tmp_path):
+    X, Y = data
+    write_xc(Dataset(X[:200], Y[:200]), tmp_path / "train.txt")
+    write_xc(Dataset(X[200:], Y[200:]), tmp_path / "test.txt")
+    at = AtHand("mine", str(tmp_path / "train.txt"), str(tmp_path / "test.txt"))
+    jobs = [Job(at, Ours("popularity")), Job(AtHand("mine", "nowhere.txt", "nowhere.txt"), Ours("popularity"))]
+    told = []
+    runner = Runner(tmp_path / "results")
+    (result,) = runner.run(jobs, told.append).values()
+    assert runner.threads == 1
+    assert result.value("P@1") > 0
+    assert result.labels().shape == (100, 5)
+    assert "nowhere.txt" in runner.failed[jobs[1]]
+    assert told == ["popularity on mine"] * 3
+    assert not runner.run(jobs[1:], told.append)
 
 
 def long_training():

@@ -339,5 +339,5 @@ def _unreachable(address: str | None, error: BaseException) -> LongtailError:
         return InputError(f"The cluster at {address} has another version of Ray or Python: {said[:300]}")
     return InputError(
         f"The cluster at {address} can't be joined: run this on one of its nodes, which "
-        f"ray start --address={address} makes of a machine ({said[:200]})."
+        f"ray start --address={address} makes of a machine, and with the RAY_AUTH_MODE of the cluster ({said[:200]})."
     )
