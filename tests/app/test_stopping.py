@@ -82,7 +82,7 @@ def test_a_termination_keeps_what_is_done(recipe, folder):
     process.send_signal(signal.SIGTERM)
     sent = time.monotonic()
     said = process.communicate(timeout=60)[1]
-    assert time.monotonic() - sent < 5, "within seconds"
+    assert time.monotonic() - sent < 20, "within seconds: one or two, more on a machine that is busy with other tests"
     if process.returncode == 0:
         pytest.skip(f"it was done before the signal came, after {taken:.1f} s")
     assert process.returncode == 143, said
