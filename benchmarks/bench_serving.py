@@ -132,7 +132,12 @@ def main() -> int:
     path = RESULTS / "serving.json"
     for name in options.parts:
         print(f"{name} ...", flush=True)
-        found = {**parts[name](), "measured": time.strftime("%Y-%m-%d %H:%M"), "other_load": os.getloadavg()[0]}
+        found = {
+            **parts[name](),
+            "remark": options.remark,
+            "measured": time.strftime("%Y-%m-%d %H:%M"),
+            "other_load": os.getloadavg()[0],
+        }
         report = write(path, f"{options.dataset}, {options.workers} workers", {name: found})
     text = _markdown(report)
     path.with_suffix(".md").write_text(text)
@@ -244,6 +249,11 @@ def _markdown(report: dict[str, Any]) -> str:
             ]
         if found := parts.get("documents"):
             lines.append(f"| texts a second, 64 in a request | {found['documents_a_second']:,.0f} | |")
+        lines += ["", "Load average of the machine at the end of each part, and what there is to say:", ""]
+        lines += [
+            f"- {name}, {found['measured']}: {found['other_load']:.1f}. {found.get('remark', '')}".rstrip()
+            for name, found in parts.items()
+        ]
     return "\n".join(lines) + "\n"
 
 
@@ -276,6 +286,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--latency-seconds", type=float, default=60.0)
     parser.add_argument("--overload-seconds", type=float, default=600.0)
     parser.add_argument("--reload-seconds", type=float, default=30.0)
+    parser.add_argument("--remark", default="", help="a sentence on the circumstances, for the results")
     parser.add_argument(
         "--parts", type=lambda text: text.split(","), default=["start", "latency", "overload", "reload", "documents"]
     )

@@ -3,7 +3,7 @@
 With a rate, requests leave when they are due, not when the one before is answered, and latency counts from when they
 were due: a server that stalls can't hide it. `python http_load.py < job.json` prints what happened as JSON. A job has
 host, port, path, bodies (strings, sent in turn), seconds, connections, and rate (requests a second, or null for as fast
-as answers come).
+as answers come); content_type is that of JSON unless it is given, as another server may want another one.
 """
 
 from __future__ import annotations
@@ -189,7 +189,8 @@ def _quantiles(prefix: str, seconds: list[float]) -> dict[str, float | None]:
 def _request(job: dict[str, Any], body: str) -> bytes:
     content = body.encode()
     head = (
-        f"POST {job['path']} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+        f"POST {job['path']} HTTP/1.1\r\nhost: localhost\r\n"
+        f"content-type: {job.get('content_type', 'application/json')}\r\n"
         f"content-length: {len(content)}\r\n\r\n"
     )
     return head.encode() + content
