@@ -125,7 +125,7 @@ class Visit:
         """Wait until nothing is asked any more."""
         self.page.wait_for_timeout(280)  # what is written is asked about after a moment
         quiet, until = 0, time.monotonic() + 20
-        while quiet < 3:
+        while quiet < 5:
             assert time.monotonic() < until, "the page still asks"
             self.page.wait_for_timeout(15)
             quiet = quiet + 1 if len(self.requests) == self.done else 0

@@ -251,7 +251,7 @@ def test_two_models_side_by_side(visit, server):
         assert note.startswith("below 10th" if place is None else str(place)), (one["name"], note)
     visit.row(right[1]["name"], 1).locator(".name").click()
     visit.settle()
-    expect(visit.page.locator("#legend")).to_contain_text(f"{right[1]['name']} in tree")
+    expect(visit.page.locator("#legend")).to_have_text(f"Words that push {right[1]['name']} up or down in tree")
     visit.page.locator("#model-1").select_option("popular")
     visit.settle()
     assert visit.names(1) == [one["name"] for one in server.predict(text=TEXT, k=10, model="popular")]
@@ -541,6 +541,19 @@ def test_what_the_server_refuses_is_said(visit):
     assert visit.names()
 
 
+def test_models_that_are_being_loaded(visit, server):
+    registry = server.service.registry
+    tree = registry._served.pop("tree")
+    try:
+        visit.page.reload()
+        expect(visit.page.locator("#notice")).to_have_text("Being loaded: tree.")
+        assert visit.page.locator("#model-0 option[disabled]").all_text_contents() == ["tree (loading)"]
+    finally:
+        registry._served["tree"] = tree
+    expect(visit.page.locator("#notice")).to_be_empty()
+    visit.page.locator("#model-0").select_option("tree")
+
+
 def test_waits_for_a_busy_server(visit, server, monkeypatch):
     from longtail.app.serve.problems import busy
 
@@ -548,7 +561,7 @@ def test_waits_for_a_busy_server(visit, server, monkeypatch):
     answer, refused = server.service.predictor.answer, []
 
     async def busily(body):
-        if len(refused) < 1 or refused[0] == "always":
+        if not json.loads(body).get("explain") and (not refused or refused[0] == "always"):
             refused.append(time.monotonic())
             raise busy("1,024 rows wait, the most: try again later.")
         return await answer(body)

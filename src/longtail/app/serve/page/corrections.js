@@ -37,6 +37,7 @@ export class Corrections extends EventTarget {
 
   /** The text that is shown was edited: its row goes with it. @param {string} text */
   edit(text) {
+    this.#refresh();
     const row = this.current;
     if (row) this.#write(this.#rows.map((one) => (one.id === row.id ? { ...row, text } : one)));
     else this.show(text);

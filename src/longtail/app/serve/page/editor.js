@@ -23,6 +23,7 @@ export class Editor extends EventTarget {
     super();
     this.#area.value = state.text;
     this.clearMarks();
+    this.#say(null);
     this.#area.addEventListener("input", () => this.#changed(this.#area.value));
     byId("clear-text").addEventListener("click", () => {
       this.replace("");
@@ -74,11 +75,15 @@ export class Editor extends EventTarget {
       this.#legend,
       marked
         ? [
-            el("span", {}, "Words for ", el("bdi", { class: "strong", text: name }), ` in ${model}: `),
-            el("span", { class: "key up s3", text: "pushed up" }),
-            el("span", { class: "key down s3", text: "pushed down" }),
+            "Words that push ",
+            el("bdi", { class: "strong", text: name }),
+            " ",
+            el("span", { class: "key up s3", text: "up" }),
+            " or ",
+            el("span", { class: "key down s3", text: "down" }),
+            ` in ${model}`,
           ]
-        : [el("span", {}, "No word of the text counts for ", el("bdi", { class: "strong", text: name }), ` in ${model}.`)],
+        : ["No word of the text counts for ", el("bdi", { class: "strong", text: name }), ` in ${model}`],
     );
     this.#legend.hidden = false;
   }
@@ -106,10 +111,14 @@ export class Editor extends EventTarget {
     const over = (/** @type {boolean} */ is) => place.classList.toggle("dropping", is);
     document.addEventListener("dragenter", () => over((depth += 1) > 0));
     document.addEventListener("dragleave", () => over((depth -= 1) > 0));
-    document.addEventListener("dragover", (event) => event.preventDefault());
+    // a text that is dropped where the caret can go is put there, as everywhere
+    const isUsual = (/** @type {DragEvent} */ event) =>
+      event.target === this.#area && !event.dataTransfer?.types.includes("Files");
+    document.addEventListener("dragover", (event) => isUsual(event) || event.preventDefault());
     document.addEventListener("drop", (event) => {
-      event.preventDefault();
       over(((depth = 0), false));
+      if (isUsual(event)) return;
+      event.preventDefault();
       const dropped = event.dataTransfer;
       if (dropped?.files.length) this.#read([...dropped.files]);
       else if (dropped?.getData("text/plain")) this.replace(dropped.getData("text/plain"));
@@ -138,6 +147,7 @@ export class Editor extends EventTarget {
   /** @param {string | null} sentence @param {boolean} [isProblem] */
   #say(sentence, isProblem = true) {
     this.#hint.textContent = sentence ?? this.#usualHint;
+    this.#hint.classList.toggle("unseen", sentence === null && state.text !== "");
     this.#hint.classList.toggle("bad", sentence !== null && isProblem);
     if (sentence) announce(sentence);
   }

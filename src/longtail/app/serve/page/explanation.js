@@ -3,6 +3,7 @@
 import { el } from "./dom.js";
 import { count, nameOf, score, share, signed } from "./format.js";
 import { groupChip } from "./group.js";
+import { level } from "./highlight.js";
 import { labelLink } from "./router.js";
 
 const UP = 10;
@@ -21,10 +22,11 @@ export function explanation(why, model, of) {
   const parts = /** @type {Part[]} */ (why.parts);
   const up = parts.filter((part) => part.contribution > 0);
   const down = parts.filter((part) => part.contribution < 0);
+  const largest = Math.max(...parts.map((part) => Math.abs(part.contribution)));
   return [
     why.remark ? el("p", { text: why.remark }) : null,
-    words("Pushed up by", up, UP, "up"),
-    words("Pushed down by", down, DOWN, "down"),
+    words("Pushed up by", up.slice(0, UP), "up", largest),
+    words("Pushed down by", down.slice(0, DOWN), "down", largest),
     sum(why, up.slice(UP).concat(down.slice(DOWN))),
     sources(why.sources),
     path(why.path, name),
@@ -33,22 +35,20 @@ export function explanation(why, model, of) {
   ];
 }
 
-/** @param {string} title @param {Part[]} parts @param {number} most @param {"up" | "down"} way */
-function words(title, parts, most, way) {
+/** @param {string} title @param {Part[]} parts @param {"up" | "down"} way @param {number} largest effect of all parts */
+function words(title, parts, way, largest) {
   if (!parts.length) return null;
-  const shown = parts.slice(0, most);
-  const largest = Math.abs(shown[0].contribution);
   return el(
     "div",
     { class: "reason" },
-    el("h4", { text: title }),
+    el("h3", { text: title }),
     el(
       "ul",
       { class: "words" },
-      shown.map((part) =>
+      parts.map((part) =>
         el(
           "li",
-          { class: `${way} s${Math.max(1, Math.ceil((Math.abs(part.contribution) / largest) * 4 - 1e-9))}` },
+          { class: `${way} s${level(part.contribution, largest) || 1}` },
           el("bdi", { text: part.feature }),
           " ",
           el("small", { text: signed(part.contribution) }),
@@ -73,7 +73,7 @@ function sources(found) {
   return el(
     "div",
     { class: "reason" },
-    el("h4", { text: "Made up of" }),
+    el("h3", { text: "Made up of" }),
     el(
       "ul",
       { class: "words" },
@@ -93,7 +93,7 @@ export function path(way, name) {
   return el(
     "div",
     { class: "reason" },
-    el("h4", { text: "Way through the tree" }),
+    el("h3", { text: "Way through the tree" }),
     el("p", { class: "note", text: `In ${way.tree}${part}, from the root down.${named}` }),
     el(
       "ol",
@@ -119,7 +119,7 @@ export function similar(labels, model) {
   return el(
     "div",
     { class: "reason" },
-    el("h4", { text: "Similar labels" }),
+    el("h3", { text: "Similar labels" }),
     el(
       "ul",
       { class: "near" },

@@ -78,7 +78,7 @@ export class RowsView {
 
   async #clear() {
     const many = counted(this.corrections.rows.length, "text");
-    if (!(await sure("Clear all corrections?", `${many} with your labels will be gone. Download them first.`, "Clear all"))) return;
+    if (!(await sure("Clear all corrections?", `${many} with your labels will be gone. Download what you still need.`, "Clear all"))) return;
     this.corrections.clear();
     this.title.focus();
     announce("All corrections are cleared.");
