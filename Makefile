@@ -7,13 +7,14 @@ TEST_ARGS ?=
 BENCH_ARGS ?=
 TREE_ARGS ?=
 
-.PHONY: help demo test lint audit bench clean
+.PHONY: help demo test lint audit annif-test bench clean
 
 help:
 	@echo "make demo    install into $(VENV), train three recipes on the bundled data, write a report"
 	@echo "make test    install what the tests need and run them"
 	@echo "make lint    ruff and mypy"
 	@echo "make audit   known vulnerabilities in what is installed"
+	@echo "make annif-test   install Annif into .venv-annif and test the backend for it"
 	@echo "make bench   install the peers into .venv-bench and run the benchmarks (needs data: benchmarks/README.md)"
 	@echo "make clean   remove the virtual environments and caches"
 
@@ -45,6 +46,14 @@ lint: $(VENV)/.dev
 audit: $(VENV)/.dev
 	bash .ci/audit $(BIN)
 
+.venv-annif/.installed: pyproject.toml
+	$(PYTHON) -m venv .venv-annif
+	.venv-annif/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[annif]' 'annif[omikuji]' pytest hypothesis
+	@touch $@
+
+annif-test: .venv-annif/.installed
+	.venv-annif/bin/python -m pytest -q -o addopts= tests/annif
+
 bench: $(VENV)/.dev
 	PYTHON=$(PYTHON) bash benchmarks/setup_peers.sh
 	$(BIN)/python benchmarks/bench_linear.py $(BENCH_ARGS)
@@ -65,5 +74,5 @@ bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/bench_serving.py
 
 clean:
-	rm -rf $(VENV) .venv-bench demo .mypy_cache .pytest_cache .ruff_cache .hypothesis benchmarks/.cache
+	rm -rf $(VENV) .venv-bench .venv-annif demo .mypy_cache .pytest_cache .ruff_cache .hypothesis benchmarks/.cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

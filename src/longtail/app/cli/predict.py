@@ -10,16 +10,17 @@ import tempfile
 from collections.abc import Iterable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
 from longtail.app.cli.arguments import capped, check_out_file, parse_position
 from longtail.app.cli.clusters import OnCluster, on_cluster
 from longtail.app.cli.console import guarded, note, step
-from longtail.errors import InputError
+from longtail.errors import InputError, ParameterError
 
 if TYPE_CHECKING:
+    from longtail.app.runs import RunFormat
     from longtail.corpus import Dataset
     from longtail.engine.topk import TopK
     from longtail.learners import Learner
@@ -54,6 +55,15 @@ def predict(
     memory_limit: Annotated[
         str | None, typer.Option(metavar="SIZE", help="Memory to hold at most, such as 2GB: fewer rows at a time.")
     ] = None,
+    form: Annotated[
+        str,
+        typer.Option(
+            "--format",
+            metavar="lines|ranx|trec",
+            help="lines, or a run for other tools: ranx (JSON) or trec; a row's number is the query, a label the "
+            "document.",
+        ),
+    ] = "lines",
     names: Annotated[bool, typer.Option("--names", help="Give names of labels where the input has only ids.")] = False,
     cluster: OnCluster = None,
 ) -> None:
@@ -66,6 +76,7 @@ name that holds a space or begins with a quote stands in double quotes as a JSON
     """
     outcome = "Nothing was written." if out else ""
     with step("predicting", outcome=outcome), ExitStack() as scope:
+        from longtail.app.runs import FORMATS, run_chunks
         from longtail.corpus.streams import write_whole
         from longtail.engine.memory import parse_memory
         from longtail.engine.progress import show_progress
@@ -73,6 +84,8 @@ name that holds a space or begins with a quote stands in double quotes as a JSON
 
         position = parse_position(tail)
         limit = None if memory_limit is None else parse_memory(memory_limit, "--memory-limit")
+        if form not in ("lines", *FORMATS):
+            raise ParameterError("--format", form, f"must be lines, {' or '.join(FORMATS)}")
         if out is not None:
             check_out_file(out)
         loaded = Model.load(model)
@@ -87,7 +100,12 @@ name that holds a space or begins with a quote stands in double quotes as a JSON
             with step(f"reading {input}"):
                 dataset = _load(input)
             tops = loaded.iter_topk(dataset, capped(k, loaded), tail=position, probabilities=probabilities)
-            lines = _lines(tops, loaded if names or dataset.X is None else None)
+            naming = loaded if names or dataset.X is None else None
+            if form == "lines":
+                lines = _lines(tops, naming)
+            else:
+                known = None if naming is None else naming.label_names
+                lines = run_chunks(tops, known, cast("RunFormat", form), model.resolve().name)
             if out is None:
                 for chunk in lines:
                     sys.stdout.buffer.write(chunk)
@@ -96,7 +114,7 @@ name that holds a space or begins with a quote stands in double quotes as a JSON
                     for chunk in lines:
                         file.write(chunk)
     if out is not None:
-        note(f"Wrote {dataset.n_rows:,} lines to {out}.")
+        note(f"Wrote {dataset.n_rows:,} {'lines' if form == 'lines' else 'rows'} to {out}.")
 
 
 def format_label(name: str) -> str:

@@ -323,20 +323,18 @@ class LabelTree(Learner):
         return self
 
     def _update(self, more: MoreRows) -> None:
-        """Move the nodes, then put new labels in."""
-        n_old, weighting = self.n_labels_, get_weighting(self.weighting)
-        of_old = more.of_labels(np.arange(n_old, dtype=np.int32), own=False)
-        nodes = NodeUpdating(
-            self._search, self._settings(), of_old, self._scales(more.X), weighting, self.predict(more.X),
+        """Put new labels in, then move the nodes, which learn where their rows belong, and the old labels."""
+        n_old, claimed = self.n_labels_, self.predict(more.X)
+        if more.n_labels > n_old:
+            X, Y = more.all_rows
+            if more.earlier is None:
+                X, Y = with_stand_ins(more, patterns_of(label_rows(self.weights_)))
+            self._insert(X, sp.csr_array(Y[:, n_old:]))
+            self.n_labels_ = more.n_labels
+        self.weights_ = NodeUpdating(
+            self._search, self._settings(), more, n_old, self._scales(more.X), get_weighting(self.weighting), claimed,
             int(self.negatives), thread_count(self.threads),
-        )  # fmt: skip
-        self.weights_ = nodes.updated()
-        if more.n_labels == n_old:
-            return
-        X, Y = more.all_rows
-        if more.earlier is None:
-            X, Y = with_stand_ins(more, patterns_of(label_rows(self.weights_)))
-        self._insert(X, sp.csr_array(Y[:, n_old:]))
+        ).updated()  # fmt: skip
 
     def _insert(self, X: sp.csr_array, Y: sp.csr_array) -> None:
         self.forest_, self.weights_ = insert_labels(

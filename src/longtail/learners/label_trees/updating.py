@@ -46,7 +46,8 @@ class NodeUpdating:
         The trees as they are.
     settings : Settings
     more : MoreRows
-        With the labels that the trees hold alone.
+    n_known : int
+        Labels that were there before the update; those after them have just joined, and stay as they are.
     scales : ndarray of float64
         Factors of the new rows.
     weighting : Weighting
@@ -60,6 +61,7 @@ class NodeUpdating:
     search: TreeSearch
     settings: Settings
     more: MoreRows
+    n_known: int
     scales: npt.NDArray[np.float64]
     weighting: Weighting
     claimed: sp.csr_array
@@ -78,6 +80,7 @@ class NodeUpdating:
         node_of_block = np.repeat(np.arange(forest.n_nodes), np.diff(weights.block_starts_))
         blocks = list(weights.blocks())
         changed = shares_of(more.changed(self.claimed), more.label_counts)
+        changed[self.n_known :] = 0
         for depth in range(forest.n_levels):
             first, last = forest.level_starts[depth : depth + 2]
             of_nodes, node_costs = self._below(depth)
@@ -116,7 +119,8 @@ class NodeUpdating:
             return np.empty(0), Costs(np.empty(0, np.float32), np.empty(0, np.float32))
         members = forest.members(more.n_labels, int(starts[depth + 1]), int(starts[depth + 2]))
         total = np.minimum(members.T @ more.label_counts, more.n_rows).astype(np.int64)
-        told = sp.csr_array((more.Y + self.claimed) @ members)
+        claimed = sp.csr_array((self.claimed.data, self.claimed.indices, self.claimed.indptr), shape=more.Y.shape)
+        told = sp.csr_array((more.Y + claimed) @ members)
         changed = np.bincount(told.indices, minlength=len(total))
         return shares_of(changed, total), self.weighting.costs(total, more.n_rows)
 

@@ -1,0 +1,1 @@
+"""Tests that run inside an Annif installation: `make annif-test`."""
