@@ -497,6 +497,7 @@ def test_by_keyboard_alone(visit, server):
     press("Enter")
     tab_to(page, "Clear all")
     press("Enter")
+    expect(page.locator("#view-corrections")).to_contain_text("Nothing here yet")
     assert visit.kept() == []
 
 
