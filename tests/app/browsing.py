@@ -119,11 +119,11 @@ class Visit:
     def write(self, text):
         """Write a text and wait for its labels."""
         self.page.fill("#text", text)
-        self.settle()
+        self.settle(writing=True)
 
-    def settle(self):
-        """Wait until nothing is asked any more."""
-        self.page.wait_for_timeout(280)  # what is written is asked about after a moment
+    def settle(self, *, writing=False):
+        """Wait until nothing is asked any more; what is written is asked about after a moment."""
+        self.page.wait_for_timeout(280 if writing else 60)
         quiet, until = 0, time.monotonic() + 20
         while quiet < 5:
             assert time.monotonic() < until, "the page still asks"

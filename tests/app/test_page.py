@@ -409,7 +409,7 @@ def test_decisions_follow_an_edit_but_not_another_text(visit):
     visit.row(name).locator(".keep").click()
     page.locator("#text").press("End")
     page.keyboard.type(" It is fast.")
-    visit.settle()
+    visit.settle(writing=True)
     assert [(row["text"], row["kept"]) for row in visit.kept()] == [(f"{TEXT} It is fast.", [name])]
     visit.write(OTHER)
     assert page.locator("#own .chosen li").count() == 0
@@ -457,7 +457,7 @@ def test_by_keyboard_alone(visit, server):
     press("Enter")
     tab_to(page, "Text")
     page.keyboard.type(TEXT)
-    visit.settle()
+    visit.settle(writing=True)
     tab_to(page, "Tail dial")
     for _ in range(3):
         press("ArrowRight")
@@ -497,6 +497,7 @@ def test_by_keyboard_alone(visit, server):
     press("Enter")
     tab_to(page, "Clear all")
     press("Enter")
+    expect(page.locator("#view-corrections")).to_contain_text("Nothing here yet")
     assert visit.kept() == []
 
 
@@ -618,6 +619,7 @@ def test_asks_for_a_key_and_keeps_it_in_the_tab(browser, models):
         assert "correct-horse" not in page.evaluate("JSON.stringify(localStorage)")
         page.evaluate("sessionStorage.clear()")
         page.reload()
+        expect(dialog).to_be_visible()
         page.keyboard.press("Escape")
         expect(page.get_by_role("alert")).to_contain_text("none was given")
         page.get_by_role("button", name="Try again").click()

@@ -233,9 +233,7 @@ def _add_labels(app: FastAPI, service: Service) -> None:
         group: Annotated[Group | None, Query(description="Only labels of the head, the torso or the tail.")] = None,
         min_rows: Annotated[int, Query(ge=0, le=2**53, description="Least training rows.")] = 0,
         max_rows: Annotated[int | None, Query(ge=0, le=2**53, description="Most training rows.")] = None,
-        order: Annotated[
-            Order, Query(description="Most frequent first, rarest first, by name, or by id.")
-        ] = "frequency",
+        order: Annotated[Order, Query(description="Most frequent or rarest first, by name, or by id.")] = "frequency",
         limit: Annotated[int, Query(ge=1, le=1000, description="Labels to list.")] = 20,
         offset: Annotated[int, Query(ge=0, le=LargestId, description="Labels to pass over first.")] = 0,
     ) -> Any:
