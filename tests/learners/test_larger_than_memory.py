@@ -157,7 +157,7 @@ def test_spilled_arrays_and_mapped_data_are_not_memory_in_use(tmp_path):
 
 
 def test_unlocked_arrays_look_writable_and_are_not(tmp_path):
-    save(generate(50, 10, 20, seed=0), tmp_path / "data")
+    save(generate(300, 50, 400, seed=0), tmp_path / "data")
     found = read_mapped(tmp_path / "data")
     with pytest.raises(ValueError, match="read-only"):
         found.X.data[0] = 1
