@@ -74,7 +74,7 @@ def make_app(service: Service) -> Guard:
 def _framework(service: Service) -> FastAPI:
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        service.start()
+        await service.start()
         yield
         await service.stop()
 

@@ -57,10 +57,18 @@ class Service:
         """Whether all models are loaded and warm."""
         return self.registry.is_ready
 
-    def start(self) -> None:
-        """Begin to load the models; the server answers meanwhile."""
-        for work in (self._load_all, *self.beside):
-            self._keep(asyncio.get_running_loop().create_task(work()))
+    async def start(self) -> None:
+        """Begin to load the models; the server answers meanwhile.
+
+        One of several processes waits until it has them: the others take the connections till then.
+        """
+        loop = asyncio.get_running_loop()
+        for work in self.beside:
+            self._keep(loop.create_task(work()))
+        loading = loop.create_task(self._load_all())
+        self._keep(loading)
+        if self.settings.workers > 1:
+            await loading
 
     async def stop(self) -> None:
         """Let the threads go."""

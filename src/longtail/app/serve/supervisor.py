@@ -111,7 +111,7 @@ class Supervisor:
             pass_fds=(self._listening.fileno(), theirs.fileno()),
             env=environment,
             stdin=subprocess.DEVNULL,
-            start_new_session=True,  # so that Ctrl-C reaches them through here, once
+            process_group=0,  # so that Ctrl-C reaches them through here, once
         )
         theirs.close()
         worker = _Worker(process, ours)
