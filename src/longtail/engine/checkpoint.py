@@ -19,23 +19,22 @@ from longtail.errors import InputError
 class Checkpoint:
     """A place for the newest state of a training; it forgets everything outside of `resumable`.
 
-        Parameters
-        ----------
-        fingerprint : bytes
-            Says what the state belongs to; only a state with the same one is taken up again.
-        own : int
-            Number of this process among those that train together: only the first one writes.
+    Parameters
+    ----------
+    fingerprint : bytes
+        Says what the state belongs to; only a state with the same one is taken up again.
+    own : int
+        Number of this process among those that train together: only the first one writes.
 
-        Examples
-        --------
-        >>> import tempfile
-        >>> from longtail.engine.disk import writing
-    from longtail.engine.spool import resumable
-        >>> with resumable(tempfile.mkdtemp() + "/unfinished"):
-        ...     checkpoint = Checkpoint(b"mine")
-        ...     checkpoint.save([np.arange(3)])
-        ...     checkpoint.load()
-        [array([0, 1, 2])]
+    Examples
+    --------
+    >>> import tempfile
+    >>> from longtail.engine.spool import resumable
+    >>> with resumable(tempfile.mkdtemp() + "/unfinished"):
+    ...     checkpoint = Checkpoint(b"mine")
+    ...     checkpoint.save([np.arange(3)])
+    ...     checkpoint.load()
+    [array([0, 1, 2])]
     """
 
     def __init__(self, fingerprint: bytes, own: int = 0) -> None:
