@@ -25,7 +25,7 @@ class Server:
 
     def __init__(self, models, *, keys=(), port=0, **limits):
         from longtail.app.serve.keys import Keys
-        from longtail.app.serve.server import bind, make_server
+        from longtail.app.serve.server import make_server
         from longtail.app.serve.service import Service
         from longtail.app.serve.settings import Limits, Settings
 
@@ -33,7 +33,7 @@ class Server:
         self.service = Service(settings, Keys(keys))
         self.server = make_server(settings, self.service)
         self.server.capture_signals = nullcontext  # signals are for the main thread, which is that of the tests
-        self.listening = bind("127.0.0.1", port)
+        self.listening = socket.create_server(("127.0.0.1", port), backlog=100)
         self.port = self.listening.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
         self.thread = threading.Thread(target=self.server.run, kwargs={"sockets": [self.listening]})
