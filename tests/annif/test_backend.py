@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 annif = pytest.importorskip("annif", reason="runs in Annif's own environment: make annif-test")
@@ -39,10 +40,14 @@ def place(tmp_path_factory):
     lines = [f"<{uri(name)}>\t{name}" for name in names]
     (folder / "vocab.tsv").write_text("\n".join(lines) + "\n")
     (folder / "projects.cfg").write_text(PROJECT)
-    for part, dataset, rows in (("train", train, 2500), ("late", train, 300), ("test", test, 200)):
-        start = 2500 if part == "late" else 0
+    order = {id(part): np.random.default_rng(0).permutation(part.n_rows) for part in (train, test)}  # files are sorted
+    for part, dataset, rows in (
+        ("train", train, range(2500)),
+        ("late", train, range(2500, 2800)),
+        ("test", test, range(400)),
+    ):
         with (folder / f"{part}.tsv").open("w") as file:
-            for row in range(start, start + rows):
+            for row in order[id(dataset)][rows].tolist():
                 found = dataset.Y.indices[dataset.Y.indptr[row] : dataset.Y.indptr[row + 1]]
                 subjects = " ".join(f"<{uri(dataset.label_names[label])}>" for label in found)
                 text = " ".join(dataset.texts[row].split())

@@ -103,8 +103,9 @@ def test_the_result_is_near_that_of_training_anew(make, with_train, texts):
     assert (held_out(learner, X_test, Y_test) > anew - 1).all(), "2,000 rows: a point is two standard errors"
 
 
-@pytest.mark.parametrize("make", [OneVsRest, LabelTree])
-def test_labels_that_no_row_had_are_found(make, texts):
+@pytest.mark.parametrize(("make", "most"), [(OneVsRest, 1), (LabelTree, 2)])
+def test_labels_that_no_row_had_are_found(make, most, texts):
+    """A fifth of the rows is late; a tree keeps its shape, and so comes less near to one that is made anew."""
     X, Y, X_test, Y_test = texts
     counts = np.bincount(Y.indices, minlength=Y.shape[1])
     new = np.flatnonzero((counts >= 10) & (counts <= 40))[:40]
@@ -117,7 +118,7 @@ def test_labels_that_no_row_had_are_found(make, texts):
     anew = held_out(make().fit(X, Y), X_test, Y_test)
     alone = copy.copy(learner).update(X[late], Y[late])
     both = copy.copy(learner).update(X[late], Y[late], train=(X[~late], Y[~late][:, : len(others)]))
-    assert (held_out(both, X_test, Y_test) > anew - 1).all()
+    assert (held_out(both, X_test, Y_test) > anew - most).all()
     assert (held_out(alone, X_test, Y_test) > without - 0.3).all(), "without the earlier rows nothing is lost"
     is_new = np.arange(len(order)) >= len(others)
     recalls = [
@@ -144,12 +145,13 @@ def test_a_label_that_is_told_nothing_new_stays_to_the_last_bit(data):
 def test_one_row_moves_its_label_a_little_and_in_its_favour(texts):
     X, Y, X_test, Y_test = texts
     learner = OneVsRest().fit(X[:2500], Y[:2500])
-    row, labels = X[2500:2501], Y[2500:2501].indices
-    label = int(labels[np.argmin((row @ learner.coef_[labels].T).toarray())])
-    before, figures = learner.coef_[[label]], held_out(learner, X_test, Y_test)
-    score = (row @ before.T).toarray()[0, 0]
-    learner.update(row, Y[2500:2501])
-    assert (row @ learner.coef_[[label]].T).toarray()[0, 0] > score
+    scores = (X[2500:] @ learner.coef_.T).toarray() + learner.intercept_  # 500 rows by 598 labels
+    true = (Y[2500:].toarray() > 0) & np.isfinite(learner.intercept_)
+    at, label = np.unravel_index(np.where(true, scores, np.inf).argmin(), scores.shape)
+    row, figures = slice(2500 + at, 2501 + at), held_out(learner, X_test, Y_test)
+    learner.update(X[row], Y[row])
+    after = (X[row] @ learner.coef_[[label]].T).toarray()[0, 0] + learner.intercept_[label]
+    assert after > scores[at, label], "of all labels that a row has, the one that was thought least likely"
     np.testing.assert_allclose(held_out(learner, X_test, Y_test), figures, atol=0.3)
 
 
@@ -198,6 +200,27 @@ def test_the_thread_count_changes_nothing(make, data):
         tops.append(learner.update(X[OLD:], Y[OLD:], train=(X[:OLD], Y[:OLD])).predict_topk(X, 10))
     np.testing.assert_array_equal(tops[0].labels, tops[1].labels)
     np.testing.assert_array_equal(tops[0].scores, tops[1].scores)
+
+
+@pytest.mark.parametrize("make", [OneVsRest, lambda: LabelTree(leaf_size=8), lambda: LabelTree(trees=2, leaf_size=8)])
+def test_labels_that_had_a_column_but_no_row_are_learned_too(make, data):
+    X, Y = data
+    order = np.random.default_rng(0).permutation(60)  # so that they stand between the others
+    Y = Y[:, order]
+    unseen = np.flatnonzero(np.bincount(Y[:OLD].indices, minlength=60) == 0)
+    learner = make().fit(X[:OLD], Y[:OLD])
+    updated = copy.copy(learner).update(X[OLD:], Y[OLD:], train=(X[:OLD], Y[:OLD]))
+    for labels in updated.predict_topk(X, 60).labels:
+        found = labels[labels >= 0]
+        assert len(np.unique(found)) == len(found)
+    present = np.intersect1d(unseen, Y[OLD:].indices)
+    assert len(present) > 5
+    assert np.isin(present, updated.predict_topk(X[OLD:], 60).labels).all()
+    assert updated.score(X[OLD:], Y[OLD:]) > 0.95
+    if isinstance(updated, LabelTree):
+        forest = updated.forest_
+        for node in range(forest.n_nodes):
+            assert (np.diff(forest.labels_under(node)) > 0).all(), "labels of a node rise"
 
 
 def test_updates_can_follow_one_another(data):

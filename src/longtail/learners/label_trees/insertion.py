@@ -32,16 +32,22 @@ def insert_labels(
     beam: int,
     threads: int,
     memory_limit: int | str | None = None,
+    ids: npt.NDArray[np.int32] | None = None,
 ) -> tuple[LabelForest, ChunkWeights]:
-    """Give the trees and the weights with the labels of Y added; what was there is copied as it is."""
+    """Give the trees and the weights with the labels of Y added; what was there is copied as it is.
+
+    `ids` are the labels that the columns of Y stand for, rising; those after the ones that are known when left out.
+    """
     old, old_weights, n_old = search.forest, search.weights, search.n_labels
     near = _leaf_votes(search, X, scales, beam, threads)
     nodes, labels = _places(old, near, Y)
-    forest = _with_labels(old, nodes, labels + np.int32(n_old))
-    padded = sp.csr_array((Y.data, Y.indices + np.int32(n_old), Y.indptr), shape=(Y.shape[0], n_old + Y.shape[1]))
+    ids = np.arange(n_old, n_old + Y.shape[1], dtype=np.int32) if ids is None else ids
+    n_labels = max(n_old, int(ids.max(initial=-1)) + 1)
+    forest = _with_labels(old, nodes, ids[labels], new_last=True)  # blocks are cut from the end of each node
+    padded = sp.csr_array((Y.data, ids[Y.indices], Y.indptr), shape=(Y.shape[0], n_labels))
     new = weighting.costs(np.bincount(Y.indices, minlength=Y.shape[1]), X.shape[0])
-    ones = np.ones(n_old, np.float32)
-    costs = Costs(np.concatenate([ones, new.positive]), np.concatenate([ones, new.negative]))
+    costs = Costs(np.ones(n_labels, np.float32), np.ones(n_labels, np.float32))
+    costs.positive[ids], costs.negative[ids] = new.positive, new.negative
     trainer = NodeTrainer(settings, X, padded, scales, forest, weighting, old_weights.precision, threads, costs)
     n_blocks = old_weights.n_blocks
     members = np.diff(old.child_starts_) + np.diff(old.label_starts_)
@@ -69,7 +75,8 @@ def insert_labels(
         order = np.argsort(node_of_block, kind="stable")
         counts = np.bincount(node_of_block, minlength=forest.n_nodes)
         starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-        return forest, ChunkWeights.assemble(spool, order, starts, old_weights.precision, int(X.shape[1]))
+        grown_forest = _with_labels(old, nodes, ids[labels], new_last=False)
+        return grown_forest, ChunkWeights.assemble(spool, order, starts, old_weights.precision, int(X.shape[1]))
 
 
 def _leaf_votes(
@@ -109,12 +116,14 @@ def _places(forest: LabelForest, near: sp.csr_array, Y: sp.csr_array) -> tuple[I
     return np.array(nodes, np.int64), np.array(labels, np.int32)
 
 
-def _with_labels(forest: LabelForest, nodes: Int64, labels: npt.NDArray[np.int32]) -> LabelForest:
+def _with_labels(forest: LabelForest, nodes: Int64, labels: npt.NDArray[np.int32], *, new_last: bool) -> LabelForest:
+    """Trees with more labels, in each node in rising order, or the new ones after the others."""
     grown = LabelForest()
     grown.n_trees_, grown.child_starts_ = forest.n_trees_, forest.child_starts_
     holders = np.concatenate([forest.holders, nodes])
     everything = np.concatenate([forest.labels_, labels])
-    order = np.lexsort((everything, holders))
+    is_new = np.arange(len(everything)) >= len(forest.labels_)
+    order = np.lexsort((everything, is_new & new_last, holders))
     grown.labels_ = everything[order]
     counts = np.bincount(holders, minlength=forest.n_nodes)
     grown.label_starts_ = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)

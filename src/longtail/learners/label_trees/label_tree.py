@@ -324,19 +324,20 @@ class LabelTree(Learner):
 
     def _update(self, more: MoreRows) -> None:
         """Put new labels in, then move the nodes, which learn where their rows belong, and the old labels."""
-        n_old, claimed = self.n_labels_, self.predict(more.X)
-        if more.n_labels > n_old:
+        claimed = self.predict(more.X)
+        joining = np.setdiff1d(np.flatnonzero(more.label_counts), self.forest_.labels_).astype(np.int32)
+        if len(joining):
             X, Y = more.all_rows
             if more.earlier is None:
                 X, Y = with_stand_ins(more, patterns_of(label_rows(self.weights_)))
-            self._insert(X, sp.csr_array(Y[:, n_old:]))
-            self.n_labels_ = more.n_labels
+            self._insert(X, sp.csr_array(Y[:, joining]), joining)
+        self.n_labels_ = more.n_labels
         self.weights_ = NodeUpdating(
-            self._search, self._settings(), more, n_old, self._scales(more.X), get_weighting(self.weighting), claimed,
+            self._search, self._settings(), more, joining, self._scales(more.X), get_weighting(self.weighting), claimed,
             int(self.negatives), thread_count(self.threads),
         ).updated()  # fmt: skip
 
-    def _insert(self, X: sp.csr_array, Y: sp.csr_array) -> None:
+    def _insert(self, X: sp.csr_array, Y: sp.csr_array, ids: npt.NDArray[np.int32] | None = None) -> None:
         self.forest_, self.weights_ = insert_labels(
             self._search,
             self._settings(),
@@ -347,6 +348,7 @@ class LabelTree(Learner):
             beam=self.beam,
             threads=thread_count(self.threads),
             memory_limit=self.memory_limit,
+            ids=ids,
         )
 
     def _checked_weights(self, label_weights: Any) -> npt.NDArray[np.float64]:

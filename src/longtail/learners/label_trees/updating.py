@@ -46,8 +46,8 @@ class NodeUpdating:
         The trees as they are.
     settings : Settings
     more : MoreRows
-    n_known : int
-        Labels that were there before the update; those after them have just joined, and stay as they are.
+    joined : ndarray of int32
+        Labels that have just joined, and stay as they are.
     scales : ndarray of float64
         Factors of the new rows.
     weighting : Weighting
@@ -61,7 +61,7 @@ class NodeUpdating:
     search: TreeSearch
     settings: Settings
     more: MoreRows
-    n_known: int
+    joined: npt.NDArray[np.int32]
     scales: npt.NDArray[np.float64]
     weighting: Weighting
     claimed: sp.csr_array
@@ -80,7 +80,7 @@ class NodeUpdating:
         node_of_block = np.repeat(np.arange(forest.n_nodes), np.diff(weights.block_starts_))
         blocks = list(weights.blocks())
         changed = shares_of(more.changed(self.claimed), more.label_counts)
-        changed[self.n_known :] = 0
+        changed[self.joined] = 0
         for depth in range(forest.n_levels):
             first, last = forest.level_starts[depth : depth + 2]
             of_nodes, node_costs = self._below(depth)
@@ -177,7 +177,7 @@ class NodeUpdating:
         solve_block(rows, problem, memory, random_state(settings, job.number), stop)
         moved = np.concatenate([memory.weights * job.steps, old[inside < 0]])
         moved[inside[inside >= 0]] += (1 - job.steps) * old[inside >= 0]
-        moved[(np.abs(moved) < settings.prune_below) & (job.steps > 0)] = 0
+        moved[np.abs(moved) < settings.prune_below * job.steps] = 0  # what a short step brings is small
         bias = np.zeros(LANES, np.float32)
         bias[:n_lanes] = before + job.steps[:n_lanes] * (memory.bias_weights[:n_lanes] - before)
         trainer.give_back(scratch)

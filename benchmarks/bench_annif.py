@@ -1,0 +1,167 @@
+"""longtail against Annif with Omikuji: the same texts, the same subjects, the same machine, taking turns.
+
+Runs in Annif's environment (`make annif-test` makes it: .venv-annif). Both train on the same documents. Then the test
+documents are suggested for: by Annif's own Python interface in batches of 32, its best supported way, with Omikuji and
+with longtail's backend in it; and by longtail's model itself. The REST interface and the commands of Annif go through
+the same code.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import lzma
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+HERE = Path(__file__).resolve().parent
+PROJECTS = """[omikuji]
+name=Omikuji
+language=en
+backend=omikuji
+analyzer=snowball(english)
+vocab=subjects
+min_df=2
+
+[longtail]
+name=longtail
+language=en
+backend=longtail
+vocab=subjects
+recipe=dismec
+"""
+
+
+def main() -> int:
+    """Train both, measure in turns, write the results and print the table."""
+    options = _options()
+    train, test = (_read(options.data / f"{part}.jsonl.xz", options.rows) for part in ("train", "test"))
+    test = test[: options.documents]
+    with tempfile.TemporaryDirectory() as folder:
+        projects = _projects(Path(folder), train, test)
+        corpora = {name: _corpus(project, train) for name, project in projects.items()}
+        rows: dict[str, dict[str, Any]] = {}
+        for name, project in projects.items():
+            start = time.perf_counter()
+            project.train(corpora[name], jobs=options.threads)
+            rows[name] = {"system": f"Annif, {name}", "train_seconds": time.perf_counter() - start, "seconds": []}
+        model = projects["longtail"].backend._model
+        model.learner.set_params(learner__threads=options.threads)
+        rows["model"] = {"system": "longtail's model", "seconds": []}
+        texts = [text for text, _ in test]
+        for _ in range(options.repeat):
+            for name, row in rows.items():
+                start = time.perf_counter()
+                if name == "model":
+                    found = [[name for name, _ in labels] for labels in model.predict_names(texts, k=5)]
+                else:
+                    found = _suggested(projects[name], texts)
+                row["seconds"].append(time.perf_counter() - start)
+                row["P@1"], row["P@5"] = _precision(found, test)
+    reference = min(rows["omikuji"]["seconds"])
+    for row in rows.values():
+        row["documents_per_second"] = len(test) / min(row["seconds"])
+        row["ratio"] = reference / min(row["seconds"])
+    lines = ["| system | train s | documents a second | times as fast | P@1 | P@5 |", "|---|---|---|---|---|---|"]
+    for row in rows.values():
+        trained = f"{row['train_seconds']:.1f}" if "train_seconds" in row else "-"
+        lines.append(
+            f"| {row['system']} | {trained} | {row['documents_per_second']:.0f} | {row['ratio']:.1f} "
+            f"| {100 * row['P@1']:.2f} | {100 * row['P@5']:.2f} |"
+        )
+    sizes = f"{len(train):,} training documents, {len(test):,} to suggest for"
+    head = f"{options.data.name}: {sizes}, {options.threads} threads, best of {options.repeat}."
+    text = "\n".join([head, "", *lines, ""])
+    results = HERE / "results" / "annif.json"
+    results.write_text(json.dumps({"data": options.data.name, "rows": list(rows.values())}, indent=1) + "\n")
+    results.with_suffix(".md").write_text(text)
+    print(text)
+    return 0
+
+
+def _read(path: Path, most: int | None) -> list[tuple[str, list[str]]]:
+    with lzma.open(path, "rt") as file:
+        rows = [json.loads(line) for _, line in zip(range(most or 10**9), file, strict=False)]
+    return [(row["text"], row["labels"]) for row in rows]
+
+
+def _uri(name: str) -> str:
+    return f"http://example.org/{name.replace(' ', '_')}"
+
+
+def _projects(folder: Path, train: list[Any], test: list[Any]) -> dict[str, Any]:
+    """Both projects, with the vocabulary loaded."""
+    os.environ["ANNIF_DATADIR"] = str(folder / "data")
+    import annif.registry
+    from annif.vocab import VocabFileTSV
+
+    import longtail.app.annif  # noqa: F401 - which adds the backend
+
+    names = sorted({name for _, labels in (*train, *test) for name in labels})
+    (folder / "vocab.tsv").write_text("".join(f"<{_uri(name)}>\t{name}\n" for name in names))
+    (folder / "projects.cfg").write_text(PROJECTS)
+    registry = annif.registry.AnnifRegistry(str(folder / "projects.cfg"), str(folder / "data"), False)
+    registry.get_vocab("subjects").load_vocabulary(VocabFileTSV(str(folder / "vocab.tsv"), "en"))
+    return {name: registry.get_project(name) for name in ("omikuji", "longtail")}
+
+
+def _corpus(project: Any, rows: list[tuple[str, list[str]]]) -> Any:
+    from annif.corpus import Document, SubjectSet
+    from annif.corpus.types import DocumentCorpus
+
+    subjects = project.subjects
+
+    class Rows(DocumentCorpus):
+        @property
+        def documents(self) -> Any:
+            for text, labels in rows:
+                ids = [subjects.by_uri(_uri(label)) for label in labels]
+                yield Document(text=text, subject_set=SubjectSet(ids))
+
+    return Rows()
+
+
+def _suggested(project: Any, texts: list[str]) -> list[list[str]]:
+    """The five best subjects of each text, in batches as Annif's own commands make them."""
+    from annif.corpus import Document
+
+    found = []
+    for start in range(0, len(texts), 32):
+        batch = project.suggest(
+            [Document(text=text) for text in texts[start : start + 32]], {project.backend.name: {"limit": 5}}
+        )
+        array = batch.array
+        for row in range(array.shape[0]):
+            part = slice(array.indptr[row], array.indptr[row + 1])
+            best = array.indices[part][np.argsort(-array.data[part], kind="stable")[:5]]
+            found.append([project.subjects[number].uri for number in best])
+    return found
+
+
+def _precision(found: list[list[str]], test: list[tuple[str, list[str]]]) -> tuple[float, float]:
+    hits = np.zeros((len(test), 5))
+    for row, ((_, labels), ranked) in enumerate(zip(test, found, strict=True)):
+        true = {_uri(label) for label in labels}
+        for place, uri in enumerate(ranked[:5]):
+            hits[row, place] = uri in true
+    return float(hits[:, 0].mean()), float(hits.mean())
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", type=Path, default=HERE.parent.parent / "shared" / "data" / "eurlex57k")
+    parser.add_argument("--rows", type=int, default=None, help="training documents; all when left out")
+    parser.add_argument("--documents", type=int, default=6000, help="documents to suggest for")
+    parser.add_argument("--repeat", type=int, default=2)
+    parser.add_argument("--threads", type=int, default=2)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
