@@ -7,11 +7,12 @@ TEST_ARGS ?=
 BENCH_ARGS ?=
 TREE_ARGS ?=
 
-.PHONY: help demo test lint audit annif-test bench clean
+.PHONY: help demo test slow lint audit annif-test bench clean
 
 help:
 	@echo "make demo    install into $(VENV), train three recipes on the bundled data, write a report"
 	@echo "make test    install what the tests need and run them"
+	@echo "make slow    the tests that take long: kills, full disks, clusters"
 	@echo "make lint    ruff and mypy"
 	@echo "make audit   known vulnerabilities in what is installed"
 	@echo "make annif-test   install Annif into .venv-annif and test the backend for it"
@@ -36,7 +37,10 @@ demo: $(VENV)/.core
 	$(BIN)/python -m longtail.app.demo --out demo
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -n auto --dist loadgroup $(TEST_ARGS)
+	$(BIN)/python -m pytest -n auto --dist loadgroup -m "not slow" $(TEST_ARGS)
+
+slow: $(VENV)/.dev
+	$(BIN)/python -m pytest -n auto --dist loadgroup -m slow $(TEST_ARGS)
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

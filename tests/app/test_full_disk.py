@@ -114,6 +114,7 @@ def test_room_on_disk_is_taken_at_once(small_disk, monkeypatch):
         spilled(10**6, np.int32)
 
 
+@pytest.mark.slow
 def test_a_limit_on_files_is_as_good_as_a_full_disk(tmp_path):
     """Works without root: RLIMIT_FSIZE lets no file grow beyond 700 kB."""
     save(generate(1500, 700, 2000, seed=0), tmp_path / "rows.txt")

@@ -60,7 +60,10 @@ def digests(model):
     }
 
 
-@pytest.mark.parametrize("recipe", CASES)
+@pytest.mark.parametrize(
+    "recipe",
+    [pytest.param(recipe, marks=() if recipe in ("dismec", "xml-cnn") else pytest.mark.slow) for recipe in CASES],
+)
 def test_a_termination_keeps_what_is_done(recipe, folder):
     if recipe in ("glas", "xml-cnn"):
         pytest.importorskip("torch")

@@ -101,7 +101,12 @@ LEARNERS = {
 }
 
 
-@pytest.mark.parametrize("name", LEARNERS)
+QUICK = ("label tree", "instance forest", "pw-cb-dismec")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in LEARNERS]
+)
 def test_one_thread_two_threads_and_a_cluster_give_the_same_bits(joined, data, tmp_path, name):
     make, digests = LEARNERS[name], []
     for threads in (1, 2):
@@ -206,6 +211,7 @@ def test_a_model_predicts_on_the_cluster(joined, data, monkeypatch, tmp_path):
             assert one.scores.flags.writeable
 
 
+@pytest.mark.slow
 def test_a_trial_of_a_search_is_judged_on_the_cluster(joined, data):
     search = Search(
         Dataset(*data), ["dismec"], ["nDCG@5", "PSnDCG@5"], 60.0, JainPropensity(), folds=2, jobs=2, threads=2
@@ -219,6 +225,7 @@ def test_a_trial_of_a_search_is_judged_on_the_cluster(joined, data):
     np.testing.assert_array_equal(there, here)
 
 
+@pytest.mark.slow
 def test_trainings_of_a_table_run_on_the_cluster(joined, data, tmp_path):
     X, Y = data
     write_xc(Dataset(X[:200], Y[:200]), tmp_path / "train.txt")
@@ -251,7 +258,7 @@ def expected(tmp_path_factory):
     return X, Y, digest_of(recipe("dismec").fit(X, Y), tmp_path_factory.mktemp("expected") / "model")
 
 
-@pytest.mark.parametrize("killed", ["worker", "node"])
+@pytest.mark.parametrize("killed", ["worker", pytest.param("node", marks=pytest.mark.slow)])
 def test_what_is_killed_is_worked_on_again(cluster, expected, monkeypatch, tmp_path, killed):
     X, Y, digest = expected
     append, at, kills = BlockSpool.append, [0], []
@@ -272,6 +279,7 @@ def test_what_is_killed_is_worked_on_again(cluster, expected, monkeypatch, tmp_p
         cluster.add()
 
 
+@pytest.mark.slow
 def test_a_training_goes_on_where_the_driver_was_killed(cluster, expected, tmp_path):
     X, Y, digest = expected
     write_npz(Dataset(X, Y), tmp_path / "train.npz")
@@ -296,6 +304,7 @@ def test_a_training_goes_on_where_the_driver_was_killed(cluster, expected, tmp_p
     ]
 
 
+@pytest.mark.slow
 def test_a_network_is_trained_by_all_processes_together(joined):
     """With the loss curve that one process has."""
     pytest.importorskip("torch", reason="the networks are trained with torch")

@@ -77,7 +77,10 @@ def data(tmp_path_factory):
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="RLIMIT_DATA counts mapped memory on Linux alone")
-@pytest.mark.parametrize("learner", LEARNERS)
+@pytest.mark.parametrize(
+    "learner",
+    [pytest.param(learner, marks=pytest.mark.slow if number else ()) for number, learner in enumerate(LEARNERS)],
+)
 def test_training_and_prediction_take_a_fraction_of_the_data(data, learner, tmp_path):
     size = 8 * ROWS * VALUES / 1e6
     assert size / 2 > BUDGET, "not even the indices alone would fit"
