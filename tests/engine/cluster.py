@@ -20,6 +20,7 @@ SOON = {  # a dead node is noticed within seconds, where Ray would take its time
     "health_check_period_ms": 1000,
     "health_check_timeout_ms": 2000,
     "health_check_failure_threshold": 2,
+    "worker_niceness": 0,
 }
 
 
