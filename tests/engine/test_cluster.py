@@ -180,14 +180,13 @@ def test_results_come_in_order_and_few_wait(joined):
 
 @pytest.mark.parametrize("in_thread", [False, True])
 def test_ctrl_c_stops_the_cluster_too(cluster, in_thread):
-    threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT)).start()
-    begin = time.monotonic()
-
     def nested(block, stop):
         return list(run_blocks(Portable(Worker(), "sleep"), [60.0] * 4))
 
     work, blocks = (nested, [60.0] * 4) if in_thread else (Portable(Worker(), "sleep"), [60.0] * 4)
     with use_engine(address=cluster.address):
+        threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT)).start()
+        begin = time.monotonic()
         with pytest.raises(Interrupted, match="Stopped while sleeping: 0 of 4"):
             list(run_blocks(work, blocks, threads=1, description="sleeping"))
         assert time.monotonic() - begin < 30
