@@ -265,8 +265,10 @@ def test_what_is_killed_is_worked_on_again(cluster, expected, monkeypatch, tmp_p
     def kill_in_between(spool, arrays):
         at[0] += 1
         append(spool, arrays)
-        if at[0] >= 3 and not kills:
-            kills.append(cluster.kill_worker() if killed == "worker" else cluster.kill_other_node())
+        if at[0] >= 3 and not kills and killed == "node":
+            kills.append(cluster.kill_other_node())
+        elif at[0] >= 3 and not kills and (found := cluster.kill_worker()) is not None:
+            kills.append(found)
 
     monkeypatch.setattr(BlockSpool, "append", kill_in_between)
     with use_engine(address=cluster.address):
