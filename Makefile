@@ -76,6 +76,7 @@ bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/bench_networks.py --steps
 	$(BIN)/python benchmarks/bench_cluster.py
 	$(BIN)/python benchmarks/bench_serving.py
+	$(BIN)/python benchmarks/bench_update.py
 
 clean:
 	rm -rf $(VENV) .venv-bench .venv-annif demo .mypy_cache .pytest_cache .ruff_cache .hypothesis benchmarks/.cache

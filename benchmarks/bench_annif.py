@@ -44,6 +44,7 @@ def main() -> int:
     train, test = (_read(options.data / f"{part}.jsonl.xz", options.rows) for part in ("train", "test"))
     test = test[: options.documents]
     with tempfile.TemporaryDirectory() as folder:
+        made_punkt = _punkt(Path(folder), [text for text, _ in train[:500]])
         projects = _projects(Path(folder), train, test)
         corpora = {name: _corpus(project, train) for name, project in projects.items()}
         rows: dict[str, dict[str, Any]] = {}
@@ -77,6 +78,11 @@ def main() -> int:
         )
     sizes = f"{len(train):,} training documents, {len(test):,} to suggest for"
     head = f"{options.data.name}: {sizes}, {options.threads} threads, best of {options.repeat}."
+    if made_punkt:
+        head += (
+            " NLTK's sentence data could not be downloaded, so Annif split sentences by parameters that NLTK's own "
+            "trainer learned from 500 of the training documents."
+        )
     text = "\n".join([head, "", *lines, ""])
     results = HERE / "results" / "annif.json"
     results.write_text(json.dumps({"data": options.data.name, "rows": list(rows.values())}, indent=1) + "\n")
@@ -89,6 +95,26 @@ def _read(path: Path, most: int | None) -> list[tuple[str, list[str]]]:
     with lzma.open(path, "rt") as file:
         rows = [json.loads(line) for _, line in zip(range(most or 10**9), file, strict=False)]
     return [(row["text"], row["labels"]) for row in rows]
+
+
+def _punkt(folder: Path, texts: list[str]) -> bool:
+    """Make sure that Annif's analysers find NLTK's sentence data; tells whether they had to be learned here."""
+    import nltk
+    from nltk.tokenize.punkt import PunktTrainer, save_punkt_params
+
+    try:
+        nltk.data.find("tokenizers/punkt_tab")
+    except LookupError:
+        if nltk.download("punkt_tab", quiet=True):
+            return False
+        place = folder / "nltk" / "tokenizers" / "punkt_tab" / "english"
+        place.mkdir(parents=True)
+        trainer = PunktTrainer()
+        trainer.train("\n".join(texts), finalize=True)
+        save_punkt_params(trainer.get_params(), str(place))
+        nltk.data.path.insert(0, str(folder / "nltk"))
+        return True
+    return False
 
 
 def _uri(name: str) -> str:

@@ -84,7 +84,7 @@ class DiskError(LongtailError):
     --------
     >>> import errno
     >>> str(DiskError(OSError(errno.ENOSPC, "No space left on device"), path="model"))
-    'model: can\'t be written: No space left on device; free some space, or write elsewhere.'
+    "model: can't be written: No space left on device; free some space, or write elsewhere."
     """
 
     def __init__(self, error: OSError, *, path: str | PathLike[str]) -> None:

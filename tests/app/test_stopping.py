@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import closing
 
 import numpy as np
 import pytest
@@ -124,6 +125,45 @@ def test_a_held_signal_is_delivered_at_the_end_and_at_once_the_second_time():
         signal.raise_signal(signal.SIGINT)
         pytest.fail("the second one is not held back")
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+@pytest.mark.parametrize("ended", ["an error", "the last step"])
+def test_a_held_signal_is_never_lost(ended):
+    def steps():
+        with held_signals():
+            yield 1
+            yield 2
+
+    def run():
+        if ended == "an error":
+            with held_signals():
+                signal.raise_signal(signal.SIGINT)
+                raise ValueError
+        with closing(steps()) as taken:
+            for _ in taken:
+                signal.raise_signal(signal.SIGINT)
+                break
+
+    with pytest.raises(KeyboardInterrupt):
+        run()
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_what_a_handler_sets_stays():
+    """A second signal is to be ignored, for instance, while the first is obeyed."""
+
+    def once(number, frame):
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, once)
+    try:
+        with pytest.raises(KeyboardInterrupt), held_signals() as signals:  # noqa: PT012
+            signal.raise_signal(signal.SIGINT)
+            signals.deliver()
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_a_signal_is_held_back_for_seconds_only(monkeypatch):

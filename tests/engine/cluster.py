@@ -44,12 +44,15 @@ class SmallCluster:
     def kill_other_node(self) -> None:
         self._cluster.remove_node(self.other, allow_graceful=False)
 
-    def kill_worker(self, node=None) -> int:
-        """Kill one process that works on a block of ours; gives its number."""
-        raylet = (node or self.other).all_processes["raylet"][0].process.pid
-        workers = [child for child in psutil.Process(raylet).children(recursive=True) if "longtail" in _title(child)]
-        os.kill(workers[0].pid, signal.SIGKILL)
-        return workers[0].pid
+    def kill_worker(self) -> int | None:
+        """Kill one process that works on a block of ours; gives its number, None where none is at work right now."""
+        for node in self._cluster.list_all_nodes():
+            raylet = node.all_processes["raylet"][0].process.pid
+            for child in psutil.Process(raylet).children(recursive=True):
+                if "longtail" in _title(child):
+                    os.kill(child.pid, signal.SIGKILL)
+                    return child.pid
+        return None
 
     def shutdown(self) -> None:
         self._cluster.shutdown()

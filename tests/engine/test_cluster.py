@@ -180,14 +180,13 @@ def test_results_come_in_order_and_few_wait(joined):
 
 @pytest.mark.parametrize("in_thread", [False, True])
 def test_ctrl_c_stops_the_cluster_too(cluster, in_thread):
-    threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT)).start()
-    begin = time.monotonic()
-
     def nested(block, stop):
         return list(run_blocks(Portable(Worker(), "sleep"), [60.0] * 4))
 
     work, blocks = (nested, [60.0] * 4) if in_thread else (Portable(Worker(), "sleep"), [60.0] * 4)
     with use_engine(address=cluster.address):
+        threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT)).start()
+        begin = time.monotonic()
         with pytest.raises(Interrupted, match="Stopped while sleeping: 0 of 4"):
             list(run_blocks(work, blocks, threads=1, description="sleeping"))
         assert time.monotonic() - begin < 30
@@ -266,8 +265,10 @@ def test_what_is_killed_is_worked_on_again(cluster, expected, monkeypatch, tmp_p
     def kill_in_between(spool, arrays):
         at[0] += 1
         append(spool, arrays)
-        if at[0] >= 3 and not kills:
-            kills.append(cluster.kill_worker() if killed == "worker" else cluster.kill_other_node())
+        if at[0] >= 3 and not kills and killed == "node":
+            kills.append(cluster.kill_other_node())
+        elif at[0] >= 3 and not kills and (found := cluster.kill_worker()) is not None:
+            kills.append(found)
 
     monkeypatch.setattr(BlockSpool, "append", kill_in_between)
     with use_engine(address=cluster.address):

@@ -1,3 +1,5 @@
+import errno
+
 import numpy as np
 import pytest
 
@@ -135,3 +137,38 @@ def test_without_a_fingerprint_nothing_is_kept(tmp_path):
     with resumable(tmp_path / "kept"), BlockSpool() as spool:
         fill(spool)
         assert not list((tmp_path / "kept").iterdir())
+
+
+def test_zeros_that_a_crash_left_are_no_blocks(tmp_path):
+    """The size of a file may be on disk when its content is not."""
+    with pytest.raises(ZeroDivisionError), resumable(tmp_path / "unfinished"):  # noqa: PT012
+        with BlockSpool(b"mine") as spool:
+            spool.append([np.arange(3, dtype=np.int32)])
+        1 / 0  # noqa: B018
+    (file,) = (tmp_path / "unfinished").iterdir()
+    with open(file, "ab") as end:
+        end.write(bytes(4096))
+    with resumable(tmp_path / "unfinished"), BlockSpool(b"mine") as spool:
+        assert len(spool) == 1
+        np.testing.assert_array_equal(spool.read(0)[0], np.arange(3))
+
+
+def test_a_directory_is_for_one_run_at_a_time(tmp_path):
+    with resumable(tmp_path / "unfinished"):
+        with pytest.raises(InputError, match="in use"), resumable(tmp_path / "unfinished", anew=True):
+            pass
+        with resumable(tmp_path / "unfinished", discard=False):  # one of several that train together
+            pass
+        (tmp_path / "unfinished").mkdir(exist_ok=True)
+    assert not (tmp_path / "unfinished").exists()
+
+
+def test_file_systems_without_locks_are_used_all_the_same(tmp_path, monkeypatch):
+    fcntl = pytest.importorskip("fcntl")
+
+    def refuse(*args):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with resumable(tmp_path / "unfinished"), BlockSpool(b"mine") as spool:
+        spool.append([np.arange(3, dtype=np.int32)])

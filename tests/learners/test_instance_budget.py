@@ -151,7 +151,8 @@ def test_estimates_are_of_the_right_size(forest):
     X, Y = more_data()
     one, many = (InstanceForest(**SMALL | {"trees": trees}, threads=1).estimate(X, Y) for trees in (1, 40))
     for estimate in (one, many):
-        assert all(np.isfinite(value) and value > 0 for value in vars(estimate).values())
+        told = ("seconds", "peak_memory_mb", "model_mb", "block_mb", "threads", "blocks", "least_seconds", "data_mb")
+        assert all(np.isfinite(getattr(estimate, name)) and getattr(estimate, name) > 0 for name in told)
         assert estimate.threads == 1
     stored = sum(getattr(forest.trees_, name).nbytes for name in ARRAYS) / 1e6
     assert one.model_mb * 4 == pytest.approx(stored, rel=0.3)

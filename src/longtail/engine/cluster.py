@@ -97,6 +97,7 @@ class RayCluster:
         self._ray: Any = ray
         self._task = ray.remote(run_block)
         self._put: dict[int, tuple[Any, weakref.ref[Any]]] = {}
+        self._putting = threading.Lock()
         self._interrupted, self._runs, self._lock = False, 0, threading.Lock()
         self._cpus, self._looked, self._last_seen = 0, -_LOOKED_EVERY, time.monotonic()
         modules = sorted(name for name in sys.modules if name.split(".")[0] == "longtail" and "__main__" not in name)
@@ -123,6 +124,8 @@ class RayCluster:
         """
         if not len(blocks):
             return
+        self._last_seen = time.monotonic()
+        self._check_cores(work.cpus)
         with self._lock:
             self._interrupted = self._interrupted and self._runs > 0  # a stop is for the runs of its time
             self._runs += 1
@@ -173,6 +176,12 @@ class RayCluster:
         gpus = int(ray.cluster_resources().get("GPU", 0))
         return run_together(ray, references, method, self.cpus, gpus)
 
+    def _check_cores(self, wanted: int) -> None:
+        """Refuse tasks of more cores than any node has, which would wait for ever."""
+        most = max((int(node["Resources"].get("CPU", 0)) for node in self._ray.nodes() if node["Alive"]), default=0)
+        if 0 < most < wanted:
+            raise InputError(f"No node of the cluster has {wanted} cores, {most} is the most: give fewer threads.")
+
     def interrupt(self) -> None:
         """End all runs, also those that other threads wait for."""
         self._interrupted = True
@@ -185,7 +194,11 @@ class RayCluster:
         self._put.clear()
 
     def _reference(self, owner: Any) -> Any:
-        """Where an object is in the store; put there at its first use, and gone with the object."""
+        """Where an object is in the store; put there once, at its first use, and gone with the object."""
+        with self._putting:
+            return self._found_or_put(owner)
+
+    def _found_or_put(self, owner: Any) -> Any:
         known = self._put.get(id(owner))
         if known is not None and known[1]() is owner:
             return known[0]
@@ -215,6 +228,11 @@ class RayCluster:
                 f"A block lost its worker {_RETRIES + 1} times ({type(error).__name__}): "
                 "look whether the nodes have memory enough, then resume."
             ) from None
+        except exceptions.TaskCancelledError:
+            raise Interrupted("Stopped.") from None
+        except exceptions.RayError as error:
+            said = " ".join(str(error).split())[:300]
+            raise InputError(f"The cluster failed ({type(error).__name__}): {said}; mend it, then resume.") from None
         if isinstance(found, Refusal):
             raise found.error()
         return found

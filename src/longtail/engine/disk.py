@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -41,6 +42,6 @@ def locked(file: int | IO[bytes]) -> bool:
         return True
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
+    except OSError as error:  # a file system without locks is no reason to refuse
+        return error.errno not in (errno.EAGAIN, errno.EACCES, errno.EWOULDBLOCK)
     return True

@@ -20,6 +20,7 @@ class HeldSignals:
         self._came: int | None = None
         self._before: dict[int, Callable[[int, FrameType | None], Any]] = {}
         self._timer: threading.Timer | None = None
+        self._is_over = False
 
     @property
     def came(self) -> bool:
@@ -45,10 +46,13 @@ class HeldSignals:
         self._timer.start()
 
     def _let_go(self) -> None:
+        """Put the handlers back, once: what one of them sets when it is called stays."""
         if self._timer is not None:
             self._timer.cancel()
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
+        if not self._is_over:
+            self._is_over = True
+            for number, handler in self._before.items():
+                signal.signal(number, handler)
 
 
 @contextmanager
@@ -82,7 +86,6 @@ def held_signals(hold: bool = True) -> Iterator[HeldSignals]:
     try:
         yield held
     finally:
-        came = held.came
         held._let_go()
-    if came:
-        held.deliver()
+        if held.came:  # however the block ended: a signal is never lost
+            held.deliver()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import struct
 import tempfile
 import zlib
@@ -39,22 +40,24 @@ _resumption: ContextVar[_Resumption | None] = ContextVar("longtail_resumption", 
 
 
 @contextmanager
-def resumable(path: str | PathLike[str], *, discard: bool = True) -> Iterator[None]:
+def resumable(path: str | PathLike[str], *, anew: bool = False, discard: bool = True) -> Iterator[None]:
     """Keep what learners finish inside in a directory, and go on from what an earlier run left there.
 
-    When the block ends without an error, the directory is removed.
+    When the block ends without an error, the directory is removed. Another run can't use it meanwhile.
 
     Parameters
     ----------
     path : path-like
         Directory for the finished blocks; made if it is not there.
+    anew : bool
+        Whether to throw away what an earlier run left there.
     discard : bool
         Whether to remove it: among several processes that train together, one does.
 
     Raises
     ------
     InputError
-        When the directory holds blocks of other data, other parameters or another version.
+        When the directory holds blocks of other data, other parameters or another version, or is in use.
 
     Examples
     --------
@@ -70,15 +73,32 @@ def resumable(path: str | PathLike[str], *, discard: bool = True) -> Iterator[No
     directory.mkdir(exist_ok=True)
     if not holds_blocks_only(directory):
         raise InputError("holds other files than finished blocks: give another directory.", path=directory)
+    held = _held(directory) if discard else None
     token = _resumption.set(_Resumption(directory))
     try:
+        if anew:
+            _remove_blocks(directory)
         yield
         if discard:
-            discard_blocks(directory)
+            _remove_blocks(directory)
     finally:
         _resumption.reset(token)
         with suppress(OSError):  # there are blocks in it
             directory.rmdir()
+        if held is not None:
+            os.close(held)
+
+
+def _held(directory: Path) -> int | None:
+    """Take a directory for this run alone, until the handle that is given is closed; None where that can't be."""
+    try:
+        handle = os.open(directory, os.O_RDONLY)
+    except OSError:  # Windows
+        return None
+    if not locked(handle):
+        os.close(handle)
+        raise InputError("is in use by another run: wait for its end, or train elsewhere.", path=directory)
+    return handle
 
 
 def holds_blocks_only(directory: Path) -> bool:
@@ -86,12 +106,9 @@ def holds_blocks_only(directory: Path) -> bool:
     return all(file.suffix == _SUFFIX for file in directory.iterdir())
 
 
-def discard_blocks(directory: Path) -> None:
-    """Remove the finished blocks in a directory, and the directory if nothing else is in it."""
+def _remove_blocks(directory: Path) -> None:
     for file in directory.glob(f"*{_SUFFIX}"):
         file.unlink()
-    with suppress(OSError):  # other files are in it
-        directory.rmdir()
 
 
 def is_resumable() -> bool:
@@ -268,7 +285,7 @@ class BlockSpool:
             self._file.seek(self._end)
             checksum, count = _HEAD.unpack(self._read(_HEAD.size))
             sizes = self._read(_ARRAY.size * count)
-            if len(sizes) < _ARRAY.size * count:
+            if not count or len(sizes) < _ARRAY.size * count:  # zeros are what a crashed machine leaves
                 return
             described = list(_ARRAY.iter_unpack(sizes))
             if any(kind >= len(_DTYPES) or not 0 <= length <= size for kind, length in described):

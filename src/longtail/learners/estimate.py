@@ -44,7 +44,7 @@ class Estimate:
     --------
     >>> one = Estimate(1000.0, 900.0, 100.0, 50.0, 4, blocks=500, least_seconds=10.0, data_mb=400.0)
     >>> round(one.on_nodes(5).seconds)
-    202
+    201
     """
 
     seconds: float
@@ -85,7 +85,7 @@ class Estimate:
         workers = max(1, min(nodes * self.threads, self.blocks))
         training = self.seconds
         if nodes > 1 and self.blocks > 1:
-            training = max(least, self.seconds * self.threads / workers)
+            training = min(self.seconds, max(least, self.seconds * min(self.threads, self.blocks) / workers))
         is_shared = nodes > 1 and (self.blocks > 1 or self.exchanged_mb > 0)
         if nodes > 1 and self.exchanged_mb > 0:
             workers, training = nodes * self.threads, self.seconds / nodes + 1e6 * self.exchanged_mb / network

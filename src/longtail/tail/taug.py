@@ -201,9 +201,13 @@ class TAug(Around):
             self.head_labels_ = np.concatenate([self.head_labels_, new])
         sides = (self.head_learner_, self.head_labels_), (self.tail_learner_, self.tail_labels_)
         self.head_learner_, self.tail_learner_ = (
-            None if learner is None else learner._updated(self._more_of(learner, labels, more))
-            for learner, labels in sides
+            None if learner is None else self._side_updated(learner, labels, more) for learner, labels in sides
         )
+
+    def _side_updated(self, learner: Learner, labels: Int32, more: MoreRows) -> Learner:
+        """Update one side; it stays as it is where none of the new rows is its own."""
+        of_side = self._more_of(learner, labels, more)
+        return learner._updated(of_side) if of_side.X.shape[0] else learner
 
     def _more_of(self, learner: Learner, labels: Int32, more: MoreRows) -> MoreRows:
         """Rows for one side; those of a side that learns from its own rows are counted by what it has seen."""

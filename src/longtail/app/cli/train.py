@@ -91,7 +91,7 @@ def train(
     with step("preparing", outcome=lambda: _outcome(unfinished, resume)), ExitStack() as scope:
         from longtail.corpus import load
         from longtail.engine.progress import show_progress
-        from longtail.engine.spool import discard_blocks, holds_blocks_only, resumable
+        from longtail.engine.spool import holds_blocks_only, resumable
         from longtail.store import Model
         from longtail.store.manifest import check_target
 
@@ -116,14 +116,13 @@ def train(
             note(f"Going on from what is in {unfinished.name}.")
         elif is_first() and resume:
             note(f"There is nothing to resume in {unfinished.name}: training starts anew.")
-        if is_first() and not resume and unfinished.is_dir() and holds_blocks_only(unfinished):
-            if any(unfinished.iterdir()):
-                note(
-                    "Starting anew: what an interrupted run had finished is discarded. With --resume, a run with the "
-                    "same data and the same parameters goes on from it."
-                )
-            discard_blocks(unfinished)
-        with resumable(unfinished, discard=is_first()):
+        anew = is_first() and not resume
+        if anew and unfinished.is_dir() and holds_blocks_only(unfinished) and any(unfinished.iterdir()):
+            note(
+                "Starting anew: what an interrupted run had finished is discarded. With --resume, a run with the "
+                "same data and the same parameters goes on from it."
+            )
+        with resumable(unfinished, anew=anew, discard=is_first()):
             start = time.perf_counter()
             with show_progress(is_first()), step("training"):
                 learner.fit(rows, dataset.Y)

@@ -213,9 +213,18 @@ class InstanceForest(Learner):
         self.trees_ = self._grow(X, Y, None, int(self.trees))
 
     def _update(self, more: MoreRows) -> None:
-        """Grow more trees, as many for a row as it had before; on all rows where the earlier ones are there."""
+        """Grow more trees, as many for a row as it had before; on all rows where the earlier ones are there.
+
+        A tree grown on a few rows alone would say as much as each of the others, so rows worth less than a tree are
+        refused without the earlier ones.
+        """
         X, Y = more.all_rows
         grown = max(1, round(self.trees_.n_trees * more.X.shape[0] / self.n_rows_))
+        enough = -(-self.n_rows_ // self.trees_.n_trees)
+        if more.earlier is None and more.X.shape[0] < enough:
+            raise InputError(
+                f"{more.X.shape[0]:,} rows are too few for one more tree: collect {enough:,}, or give the earlier ones."
+            )
         self.trees_.arrays(self.n_features_in_, self.n_labels_)  # which checks them
         self.n_labels_ = more.n_labels
         self.trees_ = self._grow(X, Y, self.trees_, grown)

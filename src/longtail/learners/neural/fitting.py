@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -80,18 +81,19 @@ def fit_network(
         advance(min(state.step * trainer.settings.batch, trainer.settings.passes * n_rows))
         try:
             if trainer.Y.nnz and not _is_over(state, plan, trainer.steps):
-                for progress in _kept_when_stopped(trainer.run(state.step), checkpoint, state, trainer):
-                    _note(state, progress, trainer, advance)
-                    within = state.step % trainer.steps_a_pass
-                    is_check = (within % every == 0 and trainer.steps_a_pass - within >= every) or within == 0
-                    if is_check:
-                        _check(state, trainer, measure, plan)
-                    is_due = is_check or time.monotonic() - last_saved > _SAVED_EVERY
-                    if is_due and checkpoint.is_kept:
-                        checkpoint.save(_saved(state, trainer))
-                        last_saved = time.monotonic()
-                    if _is_over(state, plan, trainer.steps):
-                        break
+                with closing(_kept_when_stopped(trainer.run(state.step), checkpoint, state, trainer)) as steps:
+                    for progress in steps:
+                        _note(state, progress, trainer, advance)
+                        within = state.step % trainer.steps_a_pass
+                        is_check = (within % every == 0 and trainer.steps_a_pass - within >= every) or within == 0
+                        if is_check:
+                            _check(state, trainer, measure, plan)
+                        is_due = is_check or time.monotonic() - last_saved > _SAVED_EVERY
+                        if is_due and checkpoint.is_kept:
+                            checkpoint.save(_saved(state, trainer))
+                            last_saved = time.monotonic()
+                        if _is_over(state, plan, trainer.steps):
+                            break
         except KeyboardInterrupt:
             raise Interrupted(
                 f"Stopped while {description}: {state.step:,} of {trainer.steps:,} steps were done."
@@ -106,7 +108,7 @@ def fit_network(
 
 def _kept_when_stopped(
     steps: Iterator[Progress], checkpoint: Checkpoint, state: _State, trainer: Trainer
-) -> Iterator[Progress]:
+) -> Generator[Progress]:
     """Take steps; when Ctrl-C or SIGTERM comes in one, it is ended and the state is kept first.
 
     Processes that train together would wait for each other, so among several nothing is held back.

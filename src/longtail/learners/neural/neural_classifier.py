@@ -368,7 +368,9 @@ class NeuralClassifier(NeuralRanker):
         parts = [sorted(part.get_params().items()) for part in self._parts()]
         beginning = (_numpy(part) for part in (*network.parameters(), *network.buffers()))
         arrays = (rows._indptr, rows._ids, level.Y.indptr, level.Y.indices, *(part.reshape(-1) for part in beginning))
-        checkpoint = Checkpoint(digest_of((settings, parts, described, level.n_labels), arrays), own=place.rank)
+        checkpoint = Checkpoint(
+            digest_of((settings, parts, described, level.n_labels, place.size), arrays), own=place.rank
+        )
         plan = Plan(int(self.checks), int(self.patience), math.ceil(float(self.average_from) * int(self.passes)))
         name = "training" if len(self.level_sizes_) == 1 else f"training level {described[0]}"
         with closing(trainer):

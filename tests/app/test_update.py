@@ -1,0 +1,99 @@
+"""`longtail update`, and rankings as runs for other tools."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from longtail import Model
+from longtail.app.cli.program import program
+
+ROWS = [("a red ship", ["ship"]), ("a blue ship", ["ship"]), ("a red tree", ["tree"]), ("a blue tree", ["tree"])] * 10
+
+
+def write(path, rows):
+    path.write_text("".join(json.dumps({"text": text, "labels": labels}) + "\n" for text, labels in rows))
+    return str(path)
+
+
+def run(*arguments):
+    return CliRunner().invoke(program, [str(argument) for argument in arguments])
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("update")
+    train = write(folder / "train.jsonl", [(f"{text} {number}x", labels) for number, (text, labels) in enumerate(ROWS)])
+    done = run("train", "dismec", train, "--out", folder / "model", "--threads", 1)
+    assert done.exit_code == 0, done.output
+    return folder
+
+
+def test_new_rows_and_labels_go_into_another_model(files):
+    late = write(files / "late.jsonl", [("a green boat", ["boat"]), ("a red boat", ["boat", "ship"])] * 3)
+    done = run("update", files / "model", late, "--out", files / "second", "--json")
+    assert done.exit_code == 0, done.output
+    figures = json.loads(done.stdout)
+    wanted = {"rows": 6, "replaced": 0, "new_labels": 1, "with_training_rows": False, "all_rows": 46, "all_labels": 3}
+    assert {name: figures[name] for name in wanted} == wanted
+    model, first = Model.load(files / "second", verify=True), Model.load(files / "model")
+    assert (model.label_names, first.label_names) == (["ship", "tree", "boat"], ["ship", "tree"])
+    assert model.training["updates"] == [{"rows": 6, "replaced": 0, "new_labels": 1, "with_training_rows": False}]
+    assert (model.training["rows"], first.training.get("updates")) == (46, None)
+    again = run("update", files / "second", late)
+    assert "update 2" in again.stdout
+    assert len(Model.load(files / "second").training["updates"]) == 2
+
+
+def test_corrected_rows_replace_those_with_the_same_text(files):
+    corrected = write(files / "corrected.jsonl", [("a red ship 0x", ["tree"]), ("a blue ship 1x", ["tree"])])
+    done = run(
+        "update", files / "model", corrected, "--train", files / "train.jsonl", "--out", files / "third", "--json"
+    )
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["replaced"] == 2
+    model = Model.load(files / "third")
+    assert (model.n_rows, model.label_counts.tolist()) == (40, [18, 22])
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ('{"text": "a"}\n', "has no 'labels'"),
+        ('{"text": "a", "labels": []}\n', "has no labels: there is nothing to learn"),
+        ("ship, a red one\n", "is not valid JSON"),
+    ],
+)
+def test_rows_that_teach_nothing_are_refused_and_nothing_is_written(files, content, message):
+    (files / "wrong.jsonl").write_text(content)
+    before = (files / "model" / "model.json").read_bytes()
+    done = run("update", files / "model", files / "wrong.jsonl")
+    assert done.exit_code == 2
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert (files / "model" / "model.json").read_bytes() == before
+
+
+def test_a_model_that_can_not_be_updated_says_so(files):
+    done = run("train", "glas", files / "train.jsonl", "--out", files / "glas", "--set", "passes=1")
+    if done.exit_code:
+        pytest.skip("needs the extra for embeddings")
+    done = run("update", files / "glas", files / "train.jsonl")
+    assert done.exit_code == 2
+    assert "EmbeddingClassifier can't learn from rows that come later: train it anew on all rows." in done.stderr
+
+
+def test_runs_for_other_tools(files):
+    done = run("predict", files / "model", files / "train.jsonl", "-k", 2, "--format", "ranx")
+    assert done.exit_code == 0, done.output
+    ranked = json.loads(done.stdout)
+    assert list(ranked) == [str(row) for row in range(40)]
+    assert list(ranked["0"]) == ["ship", "tree"]
+    lines = run("predict", files / "model", files / "train.jsonl", "-k", 2, "--format", "trec").stdout.splitlines()
+    assert len(lines) == 80
+    query, constant, label, place, score, tag = lines[0].split()
+    assert (query, constant, label, place, tag) == ("0", "Q0", "ship", "1", "model")
+    assert float(score) == ranked["0"]["ship"]
+    assert (
+        "must be lines, ranx or trec" in run("predict", files / "model", files / "train.jsonl", "--format", "x").stderr
+    )
