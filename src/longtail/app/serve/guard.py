@@ -104,11 +104,15 @@ class Guard:
 
     async def _answer(self, scope: Scope, receive: Receive, exchange: _Exchange) -> None:
         path, method, headers = scope["path"], scope["method"], scope["headers"]
+        has_body = _has_body(headers)
         if path not in HEALTH:
-            self._check(path, method, headers)
-        body = b""
-        if method != "GET":
-            body = await self._body(headers, receive)
+            try:
+                self._check(path, method, headers)
+            except Problem as problem:
+                if has_body:  # unread, so that no other request can follow
+                    problem.headers.update(_LEAVE)
+                raise
+        body = await self._body(headers, receive) if has_body else b""
         direct = self._direct.get((method, path))
         if direct is not None:
             await exchange.answer(200, await direct(headers, body))
@@ -230,6 +234,12 @@ class _Exchange:
             return
         headers = [(name.lower().encode(), value.encode()) for name, value in problem.headers.items()]
         await self.answer(problem.status, problem.body(), headers)
+
+
+def _has_body(headers: Headers) -> bool:
+    return any(
+        name == b"transfer-encoding" or (name == b"content-length" and value.strip(b"0")) for name, value in headers
+    )
 
 
 def _replay(body: bytes) -> Receive:

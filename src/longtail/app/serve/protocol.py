@@ -24,6 +24,7 @@ class GuardedProtocol(HttpToolsProtocol):
     _head_timer: asyncio.TimerHandle | None = None
     _head_bytes = 0
     _write_timer: asyncio.TimerHandle | None = None
+    _in_body = False
 
     @classmethod
     def with_limits(cls, limits: Limits) -> type[GuardedProtocol]:
@@ -51,6 +52,8 @@ class GuardedProtocol(HttpToolsProtocol):
         if self.transport.is_closing():
             return
         super().data_received(data)
+        if self._in_body:
+            return
         if self._head_timer is None and (self.cycle is None or self.cycle.response_complete):
             self._expect_head()
         if self._head_timer is not None and not self.transport.is_closing():
@@ -79,7 +82,13 @@ class GuardedProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """Let the request go its way."""
         self._stop_timer()
+        self._in_body = True
         super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        """Know that the body is whole."""
+        self._in_body = False
+        super().on_message_complete()
 
     def send_400_response(self, msg: str) -> None:
         """Refuse what is no HTTP, or too much of it."""
@@ -115,8 +124,8 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def _refuse(self, problem: Problem) -> None:
         self._stop_timer()
-        if self.cycle is not None and not self.cycle.response_complete:
-            self.transport.close()  # an answer to an earlier request is on its way
+        if self._in_body or (self.cycle is not None and not self.cycle.response_complete):
+            self.transport.close()  # this request has its answer, or one to an earlier request is on its way
             return
         body = problem.body()
         head: list[Any] = [

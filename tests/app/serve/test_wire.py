@@ -1,0 +1,91 @@
+"""What goes over the wire: one answer to each request, whatever is refused and however its bytes are cut."""
+
+import contextlib
+import socket
+
+import pytest
+
+from longtail import Model, Popularity
+from longtail.app.serve.settings import Limits
+
+from .running import Running, head_of, receive
+
+KEY = b"a-key-of-ours"
+POST = b"POST /v1/predict HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    place = tmp_path_factory.mktemp("wire") / "tiny"
+    Model(Popularity().fit([[1], [2]], [[1, 0], [1, 1]]), label_names=["a", "b"]).save(place)
+    return place
+
+
+@pytest.fixture(scope="module")
+def guarded(place):
+    with Running({"tiny": place}, keys=[KEY.decode()]) as running:
+        yield running
+
+
+def connect(server):
+    return socket.create_connection(("127.0.0.1", server.port), timeout=5)
+
+
+def send_on(connection, data):
+    """Send to a server that may have closed the connection."""
+    with contextlib.suppress(OSError):
+        connection.sendall(data)
+
+
+class TestARefusalBeforeTheBody:
+    """It is the only answer, and the connection ends with it: nothing of the body is taken for another request."""
+
+    def ask(self, server, head, parts):
+        with connect(server) as connection:
+            connection.sendall(head)
+            answer = connection.recv(65536)
+            for part in parts:
+                send_on(connection, part)
+            return answer + receive(connection)
+
+    @pytest.mark.parametrize(
+        ("more", "status"),
+        [(b"", b"401"), (b"x-api-key: %s\r\nsec-fetch-site: cross-site\r\n" % KEY, b"403")],
+        ids=["no key", "another site"],
+    )
+    def test_is_the_only_answer(self, guarded, more, status):
+        head = POST + more + b"content-length: 60000\r\n\r\n"
+        found = self.ask(guarded, head, [b"a" * 20_000] * 3)
+        assert found.startswith(b"HTTP/1.1 " + status)
+        assert found.count(b"HTTP/1.1") == 1
+        assert b"connection: close" in found
+
+    def test_hides_no_request_in_a_body(self, guarded):
+        hidden = b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n"
+        found = self.ask(guarded, POST + b"content-length: %d\r\n\r\n" % len(hidden), [hidden])
+        assert found.count(b"HTTP/1.1") == 1
+
+    def test_of_too_many_requests(self, place):
+        with Running({"tiny": place}, limits=Limits(requests=1)) as server, connect(server) as waiting:
+            waiting.sendall(POST + b"content-length: 10\r\n\r\n")
+            waiting.settimeout(0.2)
+            assert receive(waiting) == b""  # it is in progress now
+            found = self.ask(server, POST + b"content-length: 60000\r\n\r\n", [b"a" * 20_000] * 3)
+        assert head_of(found) == (429, "busy")
+        assert found.count(b"HTTP/1.1") == 1
+        assert b"connection: close" in found
+
+    def test_without_a_body_keeps_the_connection(self, guarded):
+        ask = b"GET /v1/models HTTP/1.1\r\nhost: x\r\n"
+        found = guarded.send(ask + b"\r\n" + ask + b"connection: close\r\n\r\n")
+        assert found.count(b"HTTP/1.1 401") == 2
+
+
+def test_a_body_that_no_one_asked_for_is_no_head(guarded):
+    """A GET with a body: what follows is counted as body, not as the head of the next request."""
+    body = b"a" * 20_000
+    with connect(guarded) as connection:
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nhost: x\r\ncontent-length: 40000\r\n\r\n" + body)
+        connection.sendall(body + b"GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+        found = receive(connection)
+    assert found.count(b"HTTP/1.1 200") == found.count(b"HTTP/1.1") == 2
