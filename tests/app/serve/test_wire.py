@@ -2,6 +2,8 @@
 
 import contextlib
 import socket
+import time
+from itertools import pairwise
 
 import pytest
 
@@ -89,3 +91,15 @@ def test_a_body_that_no_one_asked_for_is_no_head(guarded):
         connection.sendall(body + b"GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
         found = receive(connection)
     assert found.count(b"HTTP/1.1 200") == found.count(b"HTTP/1.1") == 2
+
+
+@pytest.mark.parametrize("cuts", [(), (20,), (4000,), (9000,), (20, 4000, 4001, 9000)])
+@pytest.mark.parametrize(("size", "status"), [(9000, b"200"), (16_200, b"200"), (16_500, b"431")])
+def test_a_head_counts_the_same_in_any_number_of_pieces(guarded, size, status, cuts):
+    head = b"GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\nx-long: " + b"a" * size + b"\r\n\r\n"
+    with connect(guarded) as connection:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for begin, end in pairwise([0, *cuts, len(head)]):
+            send_on(connection, head[begin:end])
+            time.sleep(0.02)
+        assert receive(connection).split()[1] == status

@@ -23,6 +23,8 @@ class GuardedProtocol(HttpToolsProtocol):
 
     _head_timer: asyncio.TimerHandle | None = None
     _head_bytes = 0
+    _unfinished_bytes = 0
+    _has_counted = False
     _write_timer: asyncio.TimerHandle | None = None
     _in_body = False
 
@@ -51,19 +53,23 @@ class GuardedProtocol(HttpToolsProtocol):
         """Read on; a head that goes on and on is cut off."""
         if self.transport.is_closing():
             return
+        self._has_counted = False
         super().data_received(data)
         if self._in_body:
             return
         if self._head_timer is None and (self.cycle is None or self.cycle.response_complete):
             self._expect_head()
         if self._head_timer is not None and not self.transport.is_closing():
-            self._head_bytes += len(data)
-            if self._head_bytes > self.limits.head_bytes:
+            if b"\n" in data:
+                self._unfinished_bytes = len(data) - data.rindex(b"\n") - 1
+            elif not self._has_counted:
+                self._unfinished_bytes += len(data)  # of a header that the parser keeps until it is whole
+            if self._is_large:
                 self._refuse(self._large_head())
 
     def on_message_begin(self) -> None:
         """Count a new head from here."""
-        self._head_bytes = 0
+        self._head_bytes = self._unfinished_bytes = 0
         self._expect_head()
         super().on_message_begin()
 
@@ -92,7 +98,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def send_400_response(self, msg: str) -> None:
         """Refuse what is no HTTP, or too much of it."""
-        too_large = self._head_bytes > self.limits.head_bytes or len(self.headers or ()) >= self.limits.headers
+        too_large = self._is_large or len(self.headers or ()) >= self.limits.headers
         self._refuse(self._large_head() if too_large else Problem("bad_request", "This is no valid HTTP request."))
 
     def pause_writing(self) -> None:
@@ -113,8 +119,13 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def _count(self, size: int) -> None:
         self._head_bytes += size
-        if self._head_bytes > self.limits.head_bytes:
+        self._unfinished_bytes, self._has_counted = 0, True
+        if self._is_large:
             raise _TooLargeError
+
+    @property
+    def _is_large(self) -> bool:
+        return self._head_bytes + self._unfinished_bytes > self.limits.head_bytes
 
     def _large_head(self) -> Problem:
         return Problem(
