@@ -22,6 +22,7 @@ SMALL = Limits(
     connections=40,
     head_seconds=0.6,
     body_seconds=0.8,
+    rest_seconds=0.5,
     idle_seconds=2,
     deadline=5,
 )

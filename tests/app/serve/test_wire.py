@@ -1,6 +1,8 @@
 """What goes over the wire: one answer to each request, whatever is refused and however its bytes are cut."""
 
 import contextlib
+import http.client
+import json
 import socket
 import time
 from itertools import pairwise
@@ -103,3 +105,37 @@ def test_a_head_counts_the_same_in_any_number_of_pieces(guarded, size, status, c
             send_on(connection, head[begin:end])
             time.sleep(0.02)
         assert receive(connection).split()[1] == status
+
+
+@pytest.mark.parametrize("size", [5 << 20, 20 << 20])
+def test_too_large_a_body_is_told_so_to_a_client_that_sends_it_all(guarded, size):
+    client = http.client.HTTPConnection("127.0.0.1", guarded.port, timeout=10)
+    headers = {"content-type": "application/json", "x-api-key": KEY.decode()}
+    client.request("POST", "/v1/predict", b"a" * size, headers)
+    answer = client.getresponse()
+    assert answer.status == 413
+    assert json.loads(answer.read())["error"]["code"] == "too_large"
+    client.close()
+
+
+def flood(connection, data, times, pause):
+    """Send again and again until the server has closed the connection, which it must have in the end."""
+    for _ in range(times):
+        try:
+            connection.sendall(data)
+        except (ConnectionResetError, BrokenPipeError):
+            return
+        time.sleep(pause)
+    pytest.fail("the server took it all")
+
+
+def test_what_is_thrown_away_of_a_body_is_bounded(place):
+    limits = Limits(body_bytes=1000, rest_bytes=1_000_000, rest_seconds=0.3)
+    with Running({"tiny": place}, limits=limits) as server:
+        with connect(server) as connection:
+            connection.sendall(POST + b"content-length: 99999999\r\n\r\n")
+            assert connection.recv(65536).startswith(b"HTTP/1.1 413")
+            flood(connection, b"a" * 65536, 400, 0)
+        with connect(server) as connection:
+            connection.sendall(POST + b"content-length: 99999999\r\n\r\n")
+            flood(connection, b"a", 60, 0.05)

@@ -16,6 +16,17 @@ class _TooLargeError(Exception):
     """The head of a request is beyond its limit."""
 
 
+class _Ending:
+    """The transport as uvicorn's answers use it; it ends as the protocol does."""
+
+    __slots__ = ("close", "is_closing", "write")
+
+    def __init__(self, protocol: GuardedProtocol) -> None:
+        self.write = protocol.transport.write
+        self.is_closing = protocol.transport.is_closing
+        self.close = protocol.leave
+
+
 class GuardedProtocol(HttpToolsProtocol):
     """One connection; `with_limits` gives the class for some limits."""
 
@@ -27,6 +38,8 @@ class GuardedProtocol(HttpToolsProtocol):
     _has_counted = False
     _write_timer: asyncio.TimerHandle | None = None
     _in_body = False
+    _rest_timer: asyncio.TimerHandle | None = None
+    _rest_bytes = 0
 
     @classmethod
     def with_limits(cls, limits: Limits) -> type[GuardedProtocol]:
@@ -47,11 +60,18 @@ class GuardedProtocol(HttpToolsProtocol):
         """Forget the timer."""
         self._stop_timer()
         self._stop_write_timer()
+        if self._rest_timer is not None:
+            self._rest_timer.cancel()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         """Read on; a head that goes on and on is cut off."""
         if self.transport.is_closing():
+            return
+        if self._rest_timer is not None:
+            self._rest_bytes += len(data)
+            if self._rest_bytes > self.limits.rest_bytes:
+                self.transport.close()
             return
         self._has_counted = False
         super().data_received(data)
@@ -90,6 +110,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._stop_timer()
         self._in_body = True
         super().on_headers_complete()
+        self.cycle.transport = _Ending(self)  # type: ignore[assignment]
 
     def on_message_complete(self) -> None:
         """Know that the body is whole."""
@@ -100,6 +121,29 @@ class GuardedProtocol(HttpToolsProtocol):
         """Refuse what is no HTTP, or too much of it."""
         too_large = self._is_large or len(self.headers or ()) >= self.limits.headers
         self._refuse(self._large_head() if too_large else Problem("bad_request", "This is no valid HTTP request."))
+
+    def on_response_complete(self) -> None:
+        """Go on with the next request, unless this was the last one."""
+        if self._rest_timer is None:
+            super().on_response_complete()
+        else:
+            self.server_state.total_requests += 1
+
+    def leave(self) -> None:
+        """End the connection; where the client still sends, only after it could read its answer.
+
+        A connection that is closed with bytes unread is reset, and the answer with it. So this side says that no more
+        comes from it, and for a while throws away what arrives.
+        """
+        if self.transport.is_closing() or self._rest_timer is not None:
+            return
+        if not self._in_body:
+            self.transport.close()
+            return
+        self._stop_timer()
+        self._rest_timer = self.loop.call_later(self.limits.rest_seconds, self.transport.close)
+        self.transport.write_eof()
+        self.flow.resume_reading()
 
     def pause_writing(self) -> None:
         """Give a client that doesn't take its answer some time."""

@@ -51,6 +51,9 @@ class Limits:
     head_seconds, body_seconds, write_seconds, idle_seconds : float
         Within which a client must have sent the head, and the body, and taken the answer; and how long a connection
         may stay open without a request.
+    rest_bytes, rest_seconds : int, float
+        Of a body that was refused before it was whole: what is read and thrown away, so that the client gets to read
+        the answer.
     drain_seconds : float
         After a signal to stop, within which what was accepted must be finished.
     """
@@ -74,6 +77,8 @@ class Limits:
     body_seconds: float = 20.0
     write_seconds: float = 30.0
     idle_seconds: float = 75.0
+    rest_bytes: int = 64 << 20
+    rest_seconds: float = 5.0
     drain_seconds: float = 30.0
 
     def __post_init__(self) -> None:
