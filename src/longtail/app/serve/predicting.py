@@ -67,9 +67,12 @@ class Predictor:
 
         results: list[Any] = await self._batcher.predict(key, rows, predict, end - time.monotonic())
         if request.explain:
-            results = await self._lane.run(_explained, served, rows, results, request, end=end)
+            results = await self._lane.run(_explained, served, rows, results, self._wish(request, end), end=end)
         head = json.dumps({"model": served.name, "version": served.version})[:-1].encode()
         return b'%s, "results": [%s]}' % (head, b", ".join(results))
+
+    def _wish(self, request: PredictRequest, end: float) -> Wish:
+        return Wish(request.parts, request.nearest, request.offsets == "utf-16", self._limits.explained_spans, end)
 
     def _read(self, body: bytes) -> tuple[Served, PredictRequest, Sequence[Row]]:
         request = read_request(body)
@@ -98,6 +101,9 @@ class Predictor:
         if is_text:
             for text in rows:
                 _limit("a text", len(text), limits.text_characters, "characters")
+            if request.explain:
+                size = sum(map(len, rows)) * min(request.k, served.model.n_labels)
+                _limit("characters times k", size, limits.explained_characters, "characters to explain")
             return rows
         return [_sparse(served, row, at, limits) for at, row in enumerate(rows)]
 
@@ -175,10 +181,7 @@ def _results(
     return results
 
 
-def _explained(
-    served: Served, rows: Sequence[Row], results: Sequence[dict[str, Any]], request: PredictRequest
-) -> list[bytes]:
-    wish = Wish(request.parts, request.nearest, request.offsets == "utf-16")
+def _explained(served: Served, rows: Sequence[Row], results: Sequence[dict[str, Any]], wish: Wish) -> list[bytes]:
     written = []
     for row, result in zip(rows, results, strict=True):
         predictions = result["predictions"]

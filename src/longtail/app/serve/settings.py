@@ -38,6 +38,8 @@ class Limits:
         In `only` and in `exclude`.
     explained_labels : int
         Labels explained in one request, over all of its rows.
+    explained_characters, explained_spans : int
+        Characters of all texts times k, where labels are explained; and places in a text that are given for a label.
     queued_rows : int
         Rows that wait for a prediction; beyond, the answer is 429.
     waiting_questions : int
@@ -68,6 +70,8 @@ class Limits:
     answer_labels: int = 50_000
     filter_labels: int = 10_000
     explained_labels: int = 100
+    explained_characters: int = 2_000_000
+    explained_spans: int = 1000
     queued_rows: int = 1024
     waiting_questions: int = 32
     requests: int = 512
