@@ -77,7 +77,7 @@ def serve(
         listening = bind(host, port)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until there are models to reload
         note(f"Listening on {address_of(listening)}, Ctrl-C stops.")
-        from longtail.app.serve.server import log_to_standard_error
+        from longtail.app.serve.server import leave_threads, log_to_standard_error
 
     log_to_standard_error()
     if workers > 1:
@@ -89,3 +89,4 @@ def serve(
 
         serve_here(settings, listening)
     note("Stopped.")
+    leave_threads()

@@ -70,7 +70,7 @@ class Channel:
 def main() -> None:
     """Read the settings from the supervisor and serve."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until there are models to reload
-    from longtail.app.serve.server import log_to_standard_error, serve
+    from longtail.app.serve.server import leave_threads, log_to_standard_error, serve
     from longtail.app.serve.settings import Settings
     from longtail.app.serve.supervisor import USER_MISTAKE
 
@@ -89,6 +89,7 @@ def main() -> None:
         sys.stderr.write(f"error: {error}\n")
         sys.stderr.flush()
         os._exit(USER_MISTAKE)
+    leave_threads()
 
 
 if __name__ == "__main__":
