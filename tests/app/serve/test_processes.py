@@ -163,6 +163,25 @@ def test_several_processes_share_work_reloads_and_metrics(tiny):
         assert err.endswith("Stopped.\n")
 
 
+def test_a_model_damaged_later_ends_no_process_that_serves(tiny):
+    with Process(tiny, "--workers", "2") as server:
+        Process.until(lambda: "longtail_ready_workers 2.0" in server.client.get("/metrics").text)
+        manifest = (tiny / "model.json").read_text()
+        (tiny / "model.json").write_text("{}")
+        first = server.workers()
+        os.kill(first[0], signal.SIGKILL)
+        Process.until(lambda: set(server.workers()) - set(first))
+        second = (set(server.workers()) - set(first)).pop()
+        Process.until(lambda: second not in server.workers())  # it could not load the model
+        with httpx.Client(base_url=server.client.base_url) as client:
+            assert client.post("/v1/predict", json=ROW).status_code == 200
+        (tiny / "model.json").write_text(manifest)
+        Process.until(lambda: "longtail_ready_workers 2.0" in server.client.get("/metrics").text)
+        code, err = server.end()
+        assert code == 0
+        assert f"worker {second} ended with code 2: starting another" in err
+
+
 def test_sighup_reads_models_anew(tiny):
     with Process(tiny) as server:
         before = server.client.get("/v1/models/tiny").json()["version"]

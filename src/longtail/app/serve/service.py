@@ -51,6 +51,7 @@ class Service:
         self.failure: BaseException | None = None
         """Why models could not be loaded at the start."""
         self.on_failure: Callable[[], None] = lambda: None
+        self.on_ready: Callable[[], None] = lambda: None
         self.beside: list[Callable[[], Coroutine[Any, Any, None]]] = []
         """What runs beside the requests."""
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -114,6 +115,7 @@ class Service:
                 new, old = await self._in_thread(self.registry.load, name)
                 self._swapped(new, old)
             self.metrics.ready.set(1)
+            self.on_ready()
         except Exception as error:
             self.failure = error
             self.on_failure()

@@ -32,6 +32,7 @@ class Channel:
     def open(self) -> None:
         """Listen to the supervisor from the start of the service on."""
         self._service.spread = self.spread
+        self._service.on_ready = self._say_ready
         self._service.beside.append(self._listen)
 
     async def spread(self, name: str) -> int:
@@ -46,6 +47,8 @@ class Channel:
 
     async def _listen(self) -> None:
         reader, self._writer = await asyncio.open_connection(sock=self._connection)
+        if self._service.is_ready:
+            self._say_ready()
         while line := await reader.readline():
             message = json.loads(line)
             if "reload" in message:
@@ -61,6 +64,9 @@ class Channel:
                     answer.set_result(message["workers"])
         logger.error("the supervisor is gone: stopping")
         self._service.on_failure()
+
+    def _say_ready(self) -> None:
+        self._say({"ready": True})
 
     def _say(self, message: dict[str, object]) -> None:
         if self._writer is not None:
