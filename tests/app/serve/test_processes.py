@@ -82,7 +82,7 @@ ROW = {"row": {"indices": [0], "values": [1.0]}}
 
 def test_a_signal_ends_it_after_what_it_accepted(tiny):
     body = json.dumps(ROW).encode()
-    head = b"POST /v1/predict HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
+    head = b"POST /v1/predict HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
     key = "from-the-environment"
     with Process(f"name={tiny}", module=True, LONGTAIL_API_KEY=key) as server:
         assert server.client.get("/v1/models").status_code == 401
@@ -118,7 +118,7 @@ def test_a_thread_that_is_stuck_does_not_keep_it_from_ending(tiny):
 def test_a_second_signal_cuts_off_what_is_left(tiny):
     with Process(tiny, "--deadline", "60", before=STUCK) as server:
         with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
-            connection.sendall(b"GET /v1/labels HTTP/1.1\r\nhost: x\r\n\r\n")
+            connection.sendall(b"GET /v1/labels HTTP/1.1\r\nhost: localhost\r\n\r\n")
             time.sleep(0.2)
             server.process.send_signal(signal.SIGTERM)
             Process.until(lambda: not server.listens())

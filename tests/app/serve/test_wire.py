@@ -15,7 +15,7 @@ from longtail.app.serve.settings import Limits
 from .running import Running, head_of, receive
 
 KEY = b"a-key-of-ours"
-POST = b"POST /v1/predict HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
+POST = b"POST /v1/predict HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +65,7 @@ class TestARefusalBeforeTheBody:
         assert b"connection: close" in found
 
     def test_hides_no_request_in_a_body(self, guarded):
-        hidden = b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n"
+        hidden = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n"
         found = self.ask(guarded, POST + b"content-length: %d\r\n\r\n" % len(hidden), [hidden])
         assert found.count(b"HTTP/1.1") == 1
 
@@ -80,7 +80,7 @@ class TestARefusalBeforeTheBody:
         assert b"connection: close" in found
 
     def test_without_a_body_keeps_the_connection(self, guarded):
-        ask = b"GET /v1/models HTTP/1.1\r\nhost: x\r\n"
+        ask = b"GET /v1/models HTTP/1.1\r\nhost: localhost\r\n"
         found = guarded.send(ask + b"\r\n" + ask + b"connection: close\r\n\r\n")
         assert found.count(b"HTTP/1.1 401") == 2
 
@@ -89,8 +89,8 @@ def test_a_body_that_no_one_asked_for_is_no_head(guarded):
     """A GET with a body: what follows is counted as body, not as the head of the next request."""
     body = b"a" * 20_000
     with connect(guarded) as connection:
-        connection.sendall(b"GET /healthz HTTP/1.1\r\nhost: x\r\ncontent-length: 40000\r\n\r\n" + body)
-        connection.sendall(body + b"GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\ncontent-length: 40000\r\n\r\n" + body)
+        connection.sendall(body + b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
         found = receive(connection)
     assert found.count(b"HTTP/1.1 200") == found.count(b"HTTP/1.1") == 2
 
@@ -98,7 +98,7 @@ def test_a_body_that_no_one_asked_for_is_no_head(guarded):
 @pytest.mark.parametrize("cuts", [(), (20,), (4000,), (9000,), (20, 4000, 4001, 9000)])
 @pytest.mark.parametrize(("size", "status"), [(9000, b"200"), (16_200, b"200"), (16_500, b"431")])
 def test_a_head_counts_the_same_in_any_number_of_pieces(guarded, size, status, cuts):
-    head = b"GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\nx-long: " + b"a" * size + b"\r\n\r\n"
+    head = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\nx-long: " + b"a" * size + b"\r\n\r\n"
     with connect(guarded) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for begin, end in pairwise([0, *cuts, len(head)]):
@@ -139,3 +139,44 @@ def test_what_is_thrown_away_of_a_body_is_bounded(place):
         with connect(server) as connection:
             connection.sendall(POST + b"content-length: 99999999\r\n\r\n")
             flood(connection, b"a", 60, 0.05)
+
+
+def status_of(server, head):
+    return int(server.send(head + b"connection: close\r\nx-api-key: %s\r\n\r\n" % KEY).split()[1])
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        (b"localhost", 200), (b"127.0.0.1:8000", 200), (b"[::1]:8000", 200), (b"[::1]", 200), (b"LocalHost:1", 200),
+        (b"evil.example", 403), (b"evil.example:8000", 403), (b"localhost.evil.example", 403), (b"127.0.0.1.evil", 403),
+        (b"", 403),
+    ],
+)  # fmt: skip
+def test_other_names_for_this_machine_are_refused(guarded, host, status):
+    """A page whose name is made to lead to loopback still sends that name."""
+    for path in (b"/", b"/v1/models"):
+        assert status_of(guarded, b"GET %s HTTP/1.1\r\nhost: %s\r\n" % (path, host)) == status
+
+
+@pytest.mark.parametrize(
+    ("host", "origin", "status"),
+    [
+        (b"localhost:8000", b"http://localhost:8000", 200),
+        (b"localhost:8000", b"http://localhost:3000", 403),
+        (b"localhost:8000", b"http://evil.example", 403),
+        (b"localhost:8000", b"null", 403),
+    ],
+)
+def test_the_page_that_asks_is_the_one_of_this_server(guarded, host, origin, status):
+    ask = b"POST /v1/models/tiny:reload HTTP/1.1\r\nhost: %s\r\norigin: %s\r\n" % (host, origin)
+    assert status_of(guarded, ask) == status
+
+
+def test_other_names_can_be_allowed(place):
+    with Running({"tiny": place}, allowed_hosts=["Models.example"]) as server:
+        ask = b"POST /v1/models/tiny:reload HTTP/1.1\r\nhost: %s\r\norigin: https://models.example\r\n"
+        assert status_of(server, ask % b"models.example") == status_of(server, ask % b"127.0.0.1:8000") == 200
+        assert status_of(server, b"GET / HTTP/1.1\r\nhost: other.example\r\n") == 403
+    with Running({"tiny": place}, host="0.0.0.0") as server:
+        assert status_of(server, b"GET / HTTP/1.1\r\nhost: other.example\r\n") == 200

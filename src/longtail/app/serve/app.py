@@ -39,7 +39,7 @@ from longtail.app.serve.service import Service
 _ABOUT = """Predict labels for texts or rows of features, ask why, and look at the labels of a model.
 
 Every error has one shape, `{"error": {"code": ..., "message": ...}}`: a code for programs and a sentence for people."""
-_ALWAYS = ("bad_request", "unauthorised", "busy", "head_too_large", "internal", "not_ready")
+_ALWAYS = ("bad_request", "unauthorised", "forbidden", "busy", "head_too_large", "internal", "not_ready")
 _NAME = Path(pattern=r"^[A-Za-z0-9._-]{1,64}$", description="Name of a model.")
 _MODEL = Query(max_length=64, description="Name of the model; the first when left out.")
 
@@ -68,6 +68,7 @@ def make_app(service: Service) -> Guard:
         open_paths=[*HEALTH, "/openapi.json", *pages],
         direct={("POST", "/v1/predict"): predict},
         known_paths=[*HEALTH, "/v1/predict", "/v1/models", "/v1/labels", "/metrics", "/openapi.json", *pages],
+        hosts=service.settings.hosts,
     )
 
 
@@ -156,7 +157,7 @@ def _add_predict(app: FastAPI, service: Service) -> None:
         tags=["predict"],
         responses=documented(
             *_ALWAYS,
-            *("forbidden", "invalid_json", "not_found", "body_timeout", "too_large", "unsupported_media_type"),
+            *("invalid_json", "not_found", "body_timeout", "too_large", "unsupported_media_type"),
             *("invalid", "deadline"),
         ),
         openapi_extra={
@@ -208,7 +209,7 @@ def _add_models(app: FastAPI, service: Service) -> None:
         response_model=ReloadAnswer,
         tags=["models"],
         responses=documented(
-            *_ALWAYS, "forbidden", "not_found", "reload_failed", "invalid", "deadline", "too_large", "body_timeout"
+            *_ALWAYS, "not_found", "reload_failed", "invalid", "deadline", "too_large", "body_timeout"
         ),
     )
     async def reload(name: Annotated[str, _NAME]) -> Any:

@@ -11,6 +11,7 @@ from typing import Any, Self
 
 from longtail.errors import ParameterError
 
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
@@ -111,6 +112,8 @@ class Settings:
         Rows that are predicted together at most.
     key_file : str, optional
         File with API keys, one a line.
+    allowed_hosts : list of str
+        Names besides those of loopback that a request may ask for, where the server listens on loopback alone.
     limits : Limits
 
     Examples
@@ -127,7 +130,15 @@ class Settings:
     threads: int = 2
     batch_rows: int = 64
     key_file: str | None = None
+    allowed_hosts: list[str] = field(default_factory=list)
     limits: Limits = field(default_factory=Limits)
+
+    @property
+    def hosts(self) -> frozenset[str] | None:
+        """Names that a request may ask for; None for any, where others than this machine may ask."""
+        if self.host not in LOOPBACK:
+            return None
+        return frozenset([*LOOPBACK, "[::1]", *(host.lower() for host in self.allowed_hosts)])
 
     def to_json(self) -> str:
         """Write it down for a process of its own."""
