@@ -180,3 +180,27 @@ def test_other_names_can_be_allowed(place):
         assert status_of(server, b"GET / HTTP/1.1\r\nhost: other.example\r\n") == 403
     with Running({"tiny": place}, host="0.0.0.0") as server:
         assert status_of(server, b"GET / HTTP/1.1\r\nhost: other.example\r\n") == 200
+
+
+@pytest.mark.parametrize("path", [b"/healthz", b"/readyz"])
+def test_health_takes_no_body(guarded, path):
+    found = guarded.send(b"POST %s HTTP/1.1\r\nhost: localhost\r\ncontent-length: 4000000\r\n\r\n" % path)
+    assert head_of(found) == (405, "method_not_allowed")
+    assert b"allow: GET" in found
+
+
+def test_bodies_in_progress_are_bounded_together(place):
+    body = b'{"row": {"indices": [0], "values": [1.0]}}'.ljust(1000)
+    with Running({"tiny": place}, limits=Limits(held_bytes=2500)) as server:
+        ask = {"content": body, "headers": {"content-type": "application/json"}}
+        for _ in range(5):
+            assert server.client.post("/v1/predict", **ask).status_code == 200
+        with connect(server) as one, connect(server) as other:
+            for connection in (one, other):
+                connection.sendall(POST + b"content-length: 1001\r\n\r\n" + body)
+            deadline = time.monotonic() + 5
+            while server.client.post("/v1/predict", **ask).status_code != 429:
+                assert time.monotonic() < deadline
+            one.sendall(b" ")
+            assert one.recv(65536).startswith(b"HTTP/1.1 200")
+        assert server.client.post("/v1/predict", **ask).status_code == 200

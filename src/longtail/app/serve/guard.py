@@ -85,6 +85,7 @@ class Guard:
         self._known = frozenset(known_paths)
         self._hosts = hosts
         self._in_progress = 0
+        self._held = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -105,6 +106,7 @@ class Guard:
             await exchange.refuse(problem)
         finally:
             self._in_progress -= 1
+            self._held -= exchange.held
             self._count(self._named(scope["path"]), exchange.status, scope.get(CODE), time.perf_counter() - begin)
 
     async def _answer(self, scope: Scope, receive: Receive, exchange: _Exchange) -> None:
@@ -117,7 +119,13 @@ class Guard:
                 if has_body:  # unread, so that no other request can follow
                     problem.headers.update(_LEAVE)
                 raise
-        body = await self._body(headers, receive) if has_body else b""
+        elif method != "GET":
+            raise Problem(
+                "method_not_allowed",
+                "This path has other methods: /openapi.json lists them.",
+                {"Allow": "GET", **_LEAVE},
+            )
+        body = await self._body(headers, receive, exchange) if has_body else b""
         direct = self._direct.get((method, path))
         if direct is not None:
             await exchange.answer(200, await direct(headers, body))
@@ -153,13 +161,14 @@ class Guard:
         if self._in_progress > self._limits.requests:
             raise busy(f"{self._limits.requests:,} requests are in progress, the most: try again later.")
 
-    async def _body(self, headers: Headers, receive: Receive) -> bytes:
+    async def _body(self, headers: Headers, receive: Receive, exchange: _Exchange) -> bytes:
         most = self._limits.body_bytes
         for name, value in headers:
             if name == b"content-length" and (len(value) > 12 or not value.isdigit() or int(value) > most):
                 raise self._too_large()
         message = await self._next(receive, self._limits.body_seconds)
         body: bytes = message.get("body", b"")
+        self._hold(exchange, len(body))
         if not message.get("more_body", False):
             if len(body) > most:
                 raise self._too_large()
@@ -172,9 +181,19 @@ class Guard:
             message = await self._next(receive, end - time.monotonic())
             parts.append(message.get("body", b""))
             size += len(parts[-1])
+            self._hold(exchange, len(parts[-1]))
         if size > most:
             raise self._too_large()
         return b"".join(parts)
+
+    def _hold(self, exchange: _Exchange, size: int) -> None:
+        """Count bytes of bodies that are in memory until they are answered."""
+        exchange.held += size
+        self._held += size
+        if self._held > self._limits.held_bytes:
+            problem = busy(f"Bodies of {self._limits.held_bytes:,} bytes are in progress, the most: try again later.")
+            problem.headers.update(_LEAVE)
+            raise problem
 
     async def _next(self, receive: Receive, seconds: float) -> Message:
         try:
@@ -222,6 +241,7 @@ class _Exchange:
     def __init__(self, send: Send) -> None:
         self._send = send
         self.status = 0
+        self.held = 0
 
     async def send(self, message: Message) -> None:
         """Pass a message of the framework on, with the headers that all answers have."""

@@ -23,6 +23,8 @@ class Limits:
     ----------
     body_bytes : int
         Of a request's body.
+    held_bytes : int
+        Of all bodies that one process has in memory; beyond, the answer is 429.
     head_bytes, headers : int
         Of a request's first line and headers together, and their number.
     rows : int
@@ -62,6 +64,7 @@ class Limits:
     """
 
     body_bytes: int = 4 << 20
+    held_bytes: int = 512 << 20
     head_bytes: int = 16 << 10
     headers: int = 100
     rows: int = 1000
