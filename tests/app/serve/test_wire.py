@@ -4,6 +4,7 @@ import contextlib
 import http.client
 import json
 import socket
+import threading
 import time
 from itertools import pairwise
 
@@ -204,3 +205,16 @@ def test_bodies_in_progress_are_bounded_together(place):
             one.sendall(b" ")
             assert one.recv(65536).startswith(b"HTTP/1.1 200")
         assert server.client.post("/v1/predict", **ask).status_code == 200
+
+
+def test_a_large_body_does_not_wait_behind_questions(place, monkeypatch):
+    gate = threading.Event()
+    monkeypatch.setattr("longtail.app.serve.app.find_labels", lambda *_: gate.wait(20) and {})
+    body = b'{"row": {"indices": [0], "values": [1.0]}}'.ljust(300_000)
+    with Running({"tiny": place}, limits=Limits(deadline=5)) as server, connect(server) as asking:
+        asking.sendall(b"GET /v1/labels HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        asking.settimeout(0.2)
+        assert receive(asking) == b""  # it has the thread for questions
+        answer = server.client.post("/v1/predict", content=body, headers={"content-type": "application/json"})
+        gate.set()
+    assert answer.status_code == 200

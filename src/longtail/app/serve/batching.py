@@ -192,10 +192,12 @@ class Lane:
         Questions that may wait.
     deadline : float
         Seconds.
+    name : str
+        Of the thread.
     """
 
-    def __init__(self, *, waiting: int, deadline: float) -> None:
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="questions")
+    def __init__(self, *, waiting: int, deadline: float, name: str = "questions") -> None:
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix=name)
         self._most = waiting
         self._deadline = deadline
         self._waiting = 0

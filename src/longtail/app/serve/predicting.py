@@ -22,7 +22,7 @@ from longtail.app.serve.settings import Limits
 
 _INPUTS = ("text", "texts", "row", "rows")
 _SHOWN = 200  # characters of what pydantic says
-_PARSED_AT_ONCE = 256 << 10  # bytes; larger bodies are read in the thread for questions
+_PARSED_AT_ONCE = 256 << 10  # bytes; larger bodies are read in a thread of their own
 
 Row = str | tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]
 
@@ -36,13 +36,16 @@ class Predictor:
     batcher : Batcher
     lane : Lane
         For explanations.
+    reading : Lane
+        For large bodies, so that they don't wait behind questions.
     limits : Limits
     """
 
-    def __init__(self, registry: Registry, batcher: Batcher, lane: Lane, limits: Limits) -> None:
+    def __init__(self, registry: Registry, batcher: Batcher, lane: Lane, reading: Lane, limits: Limits) -> None:
         self._registry = registry
         self._batcher = batcher
         self._lane = lane
+        self._reading = reading
         self._limits = limits
 
     async def answer(self, body: bytes) -> bytes:
@@ -51,7 +54,7 @@ class Predictor:
         if len(body) <= _PARSED_AT_ONCE:
             served, request, rows = self._read(body)
         else:
-            served, request, rows = await self._lane.run(self._read, body, end=end)
+            served, request, rows = await self._reading.run(self._read, body, end=end)
         k = min(request.k, max(1, served.model.n_labels))
         only, exclude = (served.labels.ids(name, getattr(request, name)) for name in ("only", "exclude"))
         key: Hashable = (served, k, request.tail, request.min_score, request.names, request.explain)

@@ -44,7 +44,8 @@ class Service:
             observe=self._observe,
         )
         self.lane = Lane(waiting=limits.waiting_questions, deadline=limits.deadline)
-        self.predictor = Predictor(self.registry, self.batcher, self.lane, limits)
+        self.reading = Lane(waiting=limits.requests, deadline=limits.deadline, name="read")
+        self.predictor = Predictor(self.registry, self.batcher, self.lane, self.reading, limits)
         self._loading = ThreadPoolExecutor(4, thread_name_prefix="load")
         self.spread: Spread | None = None
         """Has other processes reload a model too, and says how many did."""
@@ -84,6 +85,7 @@ class Service:
         """Let the threads go, without waiting for what they do: nobody is left to be answered."""
         self.batcher.close()
         self.lane.close()
+        self.reading.close()
         self._loading.shutdown(wait=False, cancel_futures=True)
 
     async def reload(self, name: str, *, spread: bool = True) -> tuple[Served, bool, int]:
