@@ -12,8 +12,9 @@ import pytest
 
 from longtail import Model, Popularity
 from longtail.app.serve.settings import Limits
+from longtail.errors import InputError, ModelError
 
-from .running import Running, head_of, receive
+from .running import Running, error_of, head_of, receive
 
 KEY = b"a-key-of-ours"
 POST = b"POST /v1/predict HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
@@ -218,3 +219,29 @@ def test_a_large_body_does_not_wait_behind_questions(place, monkeypatch):
         answer = server.client.post("/v1/predict", content=body, headers={"content-type": "application/json"})
         gate.set()
     assert answer.status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "code"),
+    [
+        (RuntimeError("secret /path/of/ours"), 500, "internal"),
+        (ModelError("secret /path/of/ours"), 500, "internal"),
+        (InputError("a sentence."), 422, "invalid"),
+    ],
+)
+def test_errors_of_questions_have_the_shape_of_all_errors(place, monkeypatch, error, status, code):
+    def broken(*_):
+        raise error
+
+    monkeypatch.setattr("longtail.app.serve.app.find_labels", broken)
+    with Running({"tiny": place}) as server:
+        answer = server.client.get("/v1/labels")
+    assert answer.status_code == status
+    assert error_of(answer)["code"] == code
+    assert "secret" not in answer.text
+    assert answer.headers["x-content-type-options"] == "nosniff"
+
+
+def test_the_description_of_models_names_the_deadline(guarded):
+    described = guarded.get("/openapi.json")["paths"]
+    assert all("504" in described[path]["get"]["responses"] for path in ("/v1/models", "/v1/models/{name}"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Annotated, Any
@@ -35,6 +36,9 @@ from longtail.app.serve.schemas import (
     ReloadAnswer,
 )
 from longtail.app.serve.service import Service
+from longtail.errors import LongtailError, ModelError
+
+logger = logging.getLogger("longtail.serve")
 
 _ABOUT = """Predict labels for texts or rows of features, ask why, and look at the labels of a model.
 
@@ -92,10 +96,12 @@ def _framework(service: Service) -> FastAPI:
 
     async def refuse(request: Request, error: Exception) -> Response:
         problem = _as_problem(error)
+        if isinstance(error, ModelError):
+            logger.error("%s %s: %s", request.method, request.url.path, error)
         request.scope[CODE] = problem.code
         return Response(problem.body(), problem.status, problem.headers, "application/json")
 
-    for kind in (Problem, RequestValidationError, HTTPException):
+    for kind in (Problem, RequestValidationError, HTTPException, LongtailError, Exception):
         app.add_exception_handler(kind, refuse)
     return app
 
@@ -181,7 +187,7 @@ def _add_predict(app: FastAPI, service: Service) -> None:
 def _add_models(app: FastAPI, service: Service) -> None:
     registry = service.registry
 
-    @app.get("/v1/models", response_model=ModelList, tags=["models"], responses=documented(*_ALWAYS))
+    @app.get("/v1/models", response_model=ModelList, tags=["models"], responses=documented(*_ALWAYS, "deadline"))
     async def models() -> Any:
         """List the models and what each of them is."""
         found, loading = [], []
@@ -198,7 +204,7 @@ def _add_models(app: FastAPI, service: Service) -> None:
         "/v1/models/{name}",
         response_model=ModelAnswer,
         tags=["models"],
-        responses=documented(*_ALWAYS, "not_found", "invalid"),
+        responses=documented(*_ALWAYS, "not_found", "invalid", "deadline"),
     )
     async def model(name: Annotated[str, _NAME]) -> Any:
         """Say what one model is."""
