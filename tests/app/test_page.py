@@ -515,6 +515,25 @@ def test_empty_states(visit):
     assert len(visit.names()) == 10
 
 
+def test_enter_takes_the_name_as_it_is_written(visit, server):
+    page = visit.page
+    visit.write(TEXT)
+    field = page.get_by_role("combobox", name="Add a label that is missing")
+    short = "devel::lang:r"  # part of devel::lang:ruby, and a name of its own or none
+    field.fill(short)
+    page.get_by_role("option").first.wait_for()
+    page.keyboard.press("Enter")
+    assert page.locator("#own .chosen bdi").all_text_contents() == [short]
+    field.fill("role::prog")
+    page.get_by_role("option").first.wait_for()
+    page.keyboard.type("x")
+    page.keyboard.press("Enter")  # the list is still that of role::prog
+    assert page.locator("#own .chosen bdi").all_text_contents() == [short]
+    page.get_by_role("option").filter(has_text="role::progx").wait_for()
+    page.keyboard.press("Enter")
+    assert page.locator("#own .chosen bdi").all_text_contents() == [short, "role::progx"]
+
+
 def test_labels_and_texts_are_never_html(visit):
     visit.page.locator("#model-0").select_option("evil")
     visit.write(f"{EVIL} {TEXT} <script>alert(2)</script>")

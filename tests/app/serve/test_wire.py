@@ -11,6 +11,7 @@ from itertools import pairwise
 import pytest
 
 from longtail import Model, Popularity
+from longtail.app.serve.labels import Labels
 from longtail.app.serve.settings import Limits
 from longtail.errors import InputError, ModelError
 
@@ -245,3 +246,9 @@ def test_errors_of_questions_have_the_shape_of_all_errors(place, monkeypatch, er
 def test_the_description_of_models_names_the_deadline(guarded):
     described = guarded.get("/openapi.json")["paths"]
     assert all("504" in described[path]["get"]["responses"] for path in ("/v1/models", "/v1/models/{name}"))
+
+
+def test_the_label_whose_name_is_asked_for_comes_first():
+    names = ["ruby", "r", "a ruby"]
+    labels = Labels(Model(Popularity().fit([[1], [1]], [[1, 0, 1], [1, 1, 1]]), label_names=names))
+    assert [one["name"] for one in labels.search("R", limit=2)[1]] == ["r", "ruby"]
