@@ -12,6 +12,7 @@ import pytest
 
 from longtail import Model, Popularity
 from longtail.app.serve.labels import Labels
+from longtail.app.serve.models import Served
 from longtail.app.serve.settings import Limits
 from longtail.errors import InputError, ModelError
 
@@ -252,3 +253,34 @@ def test_the_label_whose_name_is_asked_for_comes_first():
     names = ["ruby", "r", "a ruby"]
     labels = Labels(Model(Popularity().fit([[1], [1]], [[1, 0, 1], [1, 1, 1]]), label_names=names))
     assert [one["name"] for one in labels.search("R", limit=2)[1]] == ["r", "ruby"]
+
+
+def test_near_takes_no_filters(place):
+    with Running({"tiny": place}) as server:
+        for more in ({"group": "tail"}, {"min_rows": 1}, {"max_rows": 3}, {"order": "name"}, {"q": "a"}, {"offset": 1}):
+            assert "near stands with limit alone" in server.get("/v1/labels", 422, near=0, **more)["message"]
+        assert server.get("/v1/labels", near=0, limit=3)["labels"] == []
+
+
+def test_neighbours_are_kept_for_labels_asked_for_lately(place, monkeypatch):
+    asked = []
+
+    class Line:
+        """Labels on a line; the label 1 has two neighbours alone."""
+
+        def nearest(self, label, k):
+            asked.append((label, k))
+            return [(0, 1.0 / at) for at in range(1, (2 if label == 1 else k) + 1)]
+
+    served = Served("tiny", place, Model.load(place), "0")
+    served.__dict__["space"] = Line()
+    monkeypatch.setattr("longtail.app.serve.models._KEPT_LABELS", 2)
+    assert [len(served.nearest(1, k)) for k in (5, 10, 1000)] == [2, 2, 2]
+    assert len(asked) == 1
+    assert [len(served.nearest(0, k)) for k in (200, 50, 10)] == [200, 50, 10]
+    assert len(asked) == 2
+    assert max(len(kept) for kept, _ in served._neighbours.values()) == 50
+    served.nearest(1, 5)
+    served.nearest(2, 5)  # 0 goes, which was asked for longest ago
+    served.nearest(1, 5)
+    assert len(asked) == 3
