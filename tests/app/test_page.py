@@ -382,7 +382,10 @@ def test_corrections_are_collected_kept_and_downloaded(visit, server, tmp_path):
     download.value.save_as(path)
     assert path.name == "corrections.jsonl"
     rows = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
-    assert rows == [{"text": TEXT, "labels": [kept, found[0]["name"]]}, {"text": OTHER, "labels": [second]}]
+    assert rows == [
+        {"text": TEXT, "labels": [kept, found[0]["name"]], "rejected": [rejected]},
+        {"text": OTHER, "labels": [second], "rejected": []},
+    ]
     assert load(path).texts == [TEXT, OTHER]
     page.get_by_role("button", name="Open: A small").click()
     visit.settle()
@@ -513,6 +516,44 @@ def test_empty_states(visit):
     expect(visit.page.locator("#text")).to_be_focused()
     visit.write("zzzzz qqqqq")
     assert len(visit.names()) == 10
+
+
+def test_a_text_without_a_kept_label_is_not_downloaded(visit, tmp_path):
+    page = visit.page
+    visit.write(TEXT)
+    visit.row(visit.names()[0]).locator(".reject").click()
+    visit.go("Corrections")
+    expect(page.get_by_role("button", name="Download JSONL")).to_be_disabled()
+    expect(page.locator("#view-corrections")).to_contain_text("1 text without a label that you kept or added")
+    visit.go("Text")
+    visit.write(OTHER)
+    kept = visit.names()[0]
+    visit.row(kept).locator(".keep").click()
+    visit.go("Corrections")
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Download JSONL").click()
+    download.value.save_as(tmp_path / "rows.jsonl")
+    rows = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text("utf-8").splitlines()]
+    assert rows == [{"text": OTHER, "labels": [kept], "rejected": []}]
+
+
+def test_enter_takes_the_name_as_it_is_written(visit, server):
+    page = visit.page
+    visit.write(TEXT)
+    field = page.get_by_role("combobox", name="Add a label that is missing")
+    short = "devel::lang:r"  # part of devel::lang:ruby, and a name of its own or none
+    field.fill(short)
+    page.get_by_role("option").first.wait_for()
+    page.keyboard.press("Enter")
+    assert page.locator("#own .chosen bdi").all_text_contents() == [short]
+    field.fill("role::prog")
+    page.get_by_role("option").first.wait_for()
+    page.keyboard.type("x")
+    page.keyboard.press("Enter")  # the list is still that of role::prog
+    assert page.locator("#own .chosen bdi").all_text_contents() == [short]
+    page.get_by_role("option").filter(has_text="role::progx").wait_for()
+    page.keyboard.press("Enter")
+    assert page.locator("#own .chosen bdi").all_text_contents() == [short, "role::progx"]
 
 
 def test_labels_and_texts_are_never_html(visit):

@@ -22,9 +22,11 @@ SMALL = Limits(
     connections=40,
     head_seconds=0.6,
     body_seconds=0.8,
+    rest_seconds=0.5,
     idle_seconds=2,
     deadline=5,
 )
+POST = b"POST /v1/predict HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
 JSON = {"content-type": "application/json"}
 
 
@@ -111,16 +113,12 @@ def test_largest_values_give_numbers_or_a_sentence(small):
 
 
 def test_a_body_that_says_it_is_huge_is_refused_before_it_comes(small):
-    head = (
-        b"POST /v1/predict HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 99999999999\r\n\r\n"
-    )
+    head = POST + b"content-length: 99999999999\r\n\r\n"
     assert head_of(small.send(head)) == (413, "too_large")
 
 
 def test_a_body_in_endless_chunks_is_cut_off(small):
-    head = (
-        b"POST /v1/predict HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n"
-    )
+    head = POST + b"transfer-encoding: chunked\r\n\r\n"
     chunk = b"4000\r\n" + b"a" * 0x4000 + b"\r\n"
     with socket.create_connection(("127.0.0.1", small.port), timeout=5) as connection:
         connection.sendall(head)
@@ -136,10 +134,10 @@ def test_a_body_in_endless_chunks_is_cut_off(small):
 @pytest.mark.parametrize(
     "head",
     [
-        b"GET /" + b"a" * 5000 + b" HTTP/1.1\r\nhost: x\r\n\r\n",
-        b"GET / HTTP/1.1\r\nhost: x\r\nx-long: " + b"a" * 5000 + b"\r\n\r\n",
+        b"GET /" + b"a" * 5000 + b" HTTP/1.1\r\nhost: localhost\r\n\r\n",
+        b"GET / HTTP/1.1\r\nhost: localhost\r\nx-long: " + b"a" * 5000 + b"\r\n\r\n",
         b"GET / HTTP/1.1\r\n" + b"".join(b"x-%d: 1\r\n" % number for number in range(30)) + b"\r\n",
-        b"GET / HTTP/1.1\r\nhost: x\r\nx-endless: " + b"a" * 100_000,
+        b"GET / HTTP/1.1\r\nhost: localhost\r\nx-endless: " + b"a" * 100_000,
     ],
     ids=["address", "header", "many headers", "endless header"],
 )
@@ -156,7 +154,7 @@ def test_what_is_no_http(small, data):
 
 
 def test_a_body_that_trickles_is_given_up(small):
-    head = b"POST /v1/predict HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 1000\r\n\r\n"
+    head = POST + b"content-length: 1000\r\n\r\n"
     with socket.create_connection(("127.0.0.1", small.port), timeout=5) as connection:
         connection.sendall(head)
         before = time.monotonic()
@@ -172,7 +170,7 @@ def test_a_body_that_trickles_is_given_up(small):
     assert not found or head_of(found) == (408, "body_timeout")
 
 
-@pytest.mark.parametrize("begin", [b"", b"GET / HT", b"GET / HTTP/1.1\r\nhost: x\r\nx-slow: "])
+@pytest.mark.parametrize("begin", [b"", b"GET / HT", b"GET / HTTP/1.1\r\nhost: localhost\r\nx-slow: "])
 def test_a_head_that_trickles_is_given_up(small, begin):
     before = time.monotonic()
     assert small.send(begin) == b""
@@ -181,7 +179,7 @@ def test_a_head_that_trickles_is_given_up(small, begin):
 
 def test_a_head_that_trickles_after_a_request_is_given_up_too(small):
     with socket.create_connection(("127.0.0.1", small.port), timeout=5) as connection:
-        connection.sendall(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n")
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")
         assert b"200 OK" in connection.recv(65536)
         connection.sendall(b"GET /hea")
         before = time.monotonic()
@@ -207,14 +205,14 @@ def test_too_many_connections_are_told_so(small):
 
 
 def test_pipelined_requests_are_answered_in_turn(small):
-    one = b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n"
-    last = b"GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"
+    one = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n"
+    last = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
     assert small.send(one * 50 + last).count(b"200 OK") == 51
 
 
 def test_a_client_that_leaves_is_forgotten(small):
     body = json.dumps({"texts": ["a b c"] * 50}).encode()
-    head = b"POST /v1/predict HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
+    head = POST + b"content-length: %d\r\n\r\n"
     for cut in (0, 10, len(body)):
         with socket.create_connection(("127.0.0.1", small.port), timeout=5) as connection:
             connection.sendall(head % len(body) + body[:cut])
@@ -224,7 +222,7 @@ def test_a_client_that_leaves_is_forgotten(small):
 def test_a_client_that_does_not_take_its_answer_is_cut_off(models):
     limits = Limits(write_seconds=0.5, answer_labels=1_000_000)
     body = json.dumps({"texts": ["a"] * 300, "k": 598}).encode()
-    head = b"POST /v1/predict HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
+    head = POST + b"content-length: %d\r\n\r\n"
     with Running({"tags": models["tags"]}, limits=limits) as server:
         with socket.socket() as connection:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)

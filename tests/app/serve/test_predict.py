@@ -1,11 +1,14 @@
 """POST /v1/predict: the same as the model itself says, in one shape."""
 
 import re
+import time
 
 import numpy as np
 import pytest
 
 from longtail import Model
+from longtail.app.serve.explaining import Wish, explain_row
+from longtail.app.serve.problems import Problem
 from longtail.metrics import frequency_bins
 
 TEXT = "A small tiling window manager for X, written in Haskell. A window is a window."
@@ -122,6 +125,34 @@ class TestExplanation:
         assert start == 5
         encoded = text.encode("utf-16-le")
         assert any(encoded[2 * s["start"] : 2 * s["end"]].decode("utf-16-le") == "window" for s in wide["spans"])
+
+    def test_a_long_text_is_explained_in_bounded_time_and_size(self, server):
+        text = "a tiling window manager 𝄞 " * 4000
+        begin = time.monotonic()
+        answer = server.client.post(
+            "/v1/predict", json={"text": text, "k": 15, "explain": True, "offsets": "utf-16", "nearest": 0}
+        )
+        assert answer.status_code == 200
+        assert time.monotonic() - begin < 5
+        for one in answer.json()["results"][0]["predictions"]:
+            spans = one["explanation"]["spans"]
+            assert 0 < len(spans) <= 1000
+            part = one["explanation"]["parts"][spans[0]["part"]]
+            if " " not in part["feature"]:
+                assert spans[0]["contribution"] == pytest.approx(part["contribution"] / 4000, rel=1e-4)
+
+    def test_too_long_a_text_for_so_many_labels(self, server):
+        error = server.predict(413, text="window " * 100_000, k=10, explain=True)
+        assert error["message"] == ("characters times k is 7,000,000, and 2,000,000 characters to explain is the most.")
+
+    def test_nothing_is_explained_after_the_deadline(self, server, monkeypatch):
+        served = server.service.registry.get("tags")
+        explained = []
+        monkeypatch.setattr(served, "nearest", lambda label, k: explained.append(label) or [])
+        wish = Wish(end=time.monotonic() - 1)
+        with pytest.raises(Problem, match="took too long"):
+            explain_row(served, "a window manager", [589, 380], wish)
+        assert explained == []
 
     def test_paths_through_trees(self, server, models):
         (found,) = server.predict(model="tree", text=TEXT, k=1, explain=True)["results"][0]["predictions"]

@@ -20,8 +20,10 @@ START = "from longtail.app.cli import main; main()"
 class Process:
     """A server in a process of its own."""
 
-    def __init__(self, *arguments, module=False, **environment):
-        command = [sys.executable, "-m", "longtail.serve"] if module else [sys.executable, "-c", START, "serve"]
+    def __init__(self, *arguments, module=False, before="", **environment):
+        command = [sys.executable, "-c", before + START, "serve"]
+        if module:
+            command = [sys.executable, "-m", "longtail.serve"]
         self.process = subprocess.Popen(
             [*command, *map(str, arguments), "--port", "0"],
             stderr=subprocess.PIPE,
@@ -80,7 +82,7 @@ ROW = {"row": {"indices": [0], "values": [1.0]}}
 
 def test_a_signal_ends_it_after_what_it_accepted(tiny):
     body = json.dumps(ROW).encode()
-    head = b"POST /v1/predict HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
+    head = b"POST /v1/predict HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
     key = "from-the-environment"
     with Process(f"name={tiny}", module=True, LONGTAIL_API_KEY=key) as server:
         assert server.client.get("/v1/models").status_code == 401
@@ -97,6 +99,33 @@ def test_a_signal_ends_it_after_what_it_accepted(tiny):
         assert b"connection: close" in answer
         _, err = server.process.communicate(timeout=30)
         assert (server.process.returncode, err) == (0, "Stopped.\n")
+
+
+STUCK = """import time; import longtail.app.serve.asking as asking
+asking.find_labels = lambda *_: time.sleep(100)
+"""
+
+
+def test_a_thread_that_is_stuck_does_not_keep_it_from_ending(tiny):
+    with Process(tiny, "--deadline", "0.3", before=STUCK) as server:
+        assert server.client.get("/v1/labels").status_code == 504
+        begin = time.monotonic()
+        code, err = server.end()
+        assert time.monotonic() - begin < 10
+        assert (code, err) == (0, "Stopped.\n")
+
+
+def test_a_second_signal_cuts_off_what_is_left(tiny):
+    with Process(tiny, "--deadline", "60", before=STUCK) as server:
+        with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
+            connection.sendall(b"GET /v1/labels HTTP/1.1\r\nhost: localhost\r\n\r\n")
+            time.sleep(0.2)
+            server.process.send_signal(signal.SIGTERM)
+            Process.until(lambda: not server.listens())
+            begin = time.monotonic()
+            code, _ = server.end()
+        assert time.monotonic() - begin < 10
+        assert code == 0
 
 
 def test_several_processes_share_work_reloads_and_metrics(tiny):
@@ -132,6 +161,25 @@ def test_several_processes_share_work_reloads_and_metrics(tiny):
         assert code == 0
         assert "ended with code -9: starting another" in err
         assert err.endswith("Stopped.\n")
+
+
+def test_a_model_damaged_later_ends_no_process_that_serves(tiny):
+    with Process(tiny, "--workers", "2") as server:
+        Process.until(lambda: "longtail_ready_workers 2.0" in server.client.get("/metrics").text)
+        manifest = (tiny / "model.json").read_text()
+        (tiny / "model.json").write_text("{}")
+        first = server.workers()
+        os.kill(first[0], signal.SIGKILL)
+        Process.until(lambda: set(server.workers()) - set(first))
+        second = (set(server.workers()) - set(first)).pop()
+        Process.until(lambda: second not in server.workers())  # it could not load the model
+        with httpx.Client(base_url=server.client.base_url) as client:
+            assert client.post("/v1/predict", json=ROW).status_code == 200
+        (tiny / "model.json").write_text(manifest)
+        Process.until(lambda: "longtail_ready_workers 2.0" in server.client.get("/metrics").text)
+        code, err = server.end()
+        assert code == 0
+        assert f"worker {second} ended with code 2: starting another" in err
 
 
 def test_sighup_reads_models_anew(tiny):

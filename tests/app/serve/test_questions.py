@@ -154,7 +154,7 @@ class TestPage:
         ],
     )
     def test_no_other_file_is_reached(self, server, path):
-        raw = server.send(f"GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n".encode())
+        raw = server.send(f"GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n".encode())
         assert b" 404 " in raw.split(b"\r\n")[0]
 
     def test_nothing_is_fetched_from_elsewhere(self):

@@ -4,7 +4,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from longtail import Tfidf
-from longtail.app.serve.spans import find_spans, in_utf16, words
+from longtail.app.serve.spans import find_places, in_utf16, share_out, utf16_places, words
 from longtail.errors import InputError
 
 LETTERS = st.text(st.sampled_from("aBcÉéßΣσςİıĳ𝐀Ωж中9_ .,-'\u0307\n"), max_size=60)
@@ -29,7 +29,8 @@ def test_the_same_words_as_the_features(text, lowercase):
 
 def test_a_word_in_several_places_shares_its_contribution():
     text = "red car, RED bus"
-    spans = find_spans(words(text), {"red": (0, 1.0), "bus": (1, -2.0), "tram": (2, 3.0)})
+    parts = [("red", 1.0), ("bus", -2.0), ("tram", 3.0)]
+    spans = share_out(find_places(words(text), {"red", "bus", "tram"}), parts)
     assert [(text[span.start : span.end], span.contribution) for span in spans] == [
         ("red", 0.5),
         ("RED", 0.5),
@@ -40,8 +41,14 @@ def test_a_word_in_several_places_shares_its_contribution():
 @given(st.text(max_size=30))
 def test_utf_16_counts_as_javascript_does(text):
     found = words(text)
-    spans = find_spans(found, {word.term: (0, 1.0) for word in found})
+    terms = {word.term for word in found}
+    spans = share_out(find_places(found, terms), [(term, 1.0) for term in terms])
     units = text.encode("utf-16-le", "surrogatepass")
-    for plain, wide in zip(spans, in_utf16(text, spans), strict=True):
+    for plain, wide in zip(spans, in_utf16(utf16_places(text), spans), strict=True):
         read = units[2 * wide.start : 2 * wide.end].decode("utf-16-le", "surrogatepass")
         assert read == text[plain.start : plain.end]
+
+
+def test_a_word_in_too_many_places_is_shown_in_the_first_ones():
+    spans = share_out(find_places(words("red " * 50), {"red"}, most=3), [("red", 1.0)])
+    assert [(span.start, span.contribution) for span in spans] == [(0, 0.02), (4, 0.02), (8, 0.02)]

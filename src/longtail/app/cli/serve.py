@@ -12,7 +12,6 @@ import typer
 from longtail.app.cli.console import guarded, note, step
 from longtail.errors import MissingExtraError, ParameterError
 
-_LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _NEEDED = ("fastapi", "uvicorn", "httptools", "prometheus_client")
 
 
@@ -36,6 +35,10 @@ def serve(
         Path | None,
         typer.Option(metavar="FILE", help="File with API keys, one a line; LONGTAIL_API_KEY may hold one too."),
     ] = None,
+    allowed_host: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="A name besides localhost that requests may ask for, such as a proxy's."),
+    ] = None,
     max_body: Annotated[int, typer.Option(min=1, metavar="BYTES", help="Largest body of a request.")] = 4 << 20,
     max_rows: Annotated[int, typer.Option(min=1, metavar="N", help="Most texts or rows of a request.")] = 1000,
     max_queue: Annotated[
@@ -55,7 +58,7 @@ def serve(
     with step("starting the server"):
         from longtail.app.serve.keys import read_keys
         from longtail.app.serve.manifests import check_models
-        from longtail.app.serve.settings import Limits, Settings, parse_models
+        from longtail.app.serve.settings import LOOPBACK, Limits, Settings, parse_models
         from longtail.app.serve.sockets import address_of, bind
 
         if max_rows > max_queue:
@@ -68,16 +71,17 @@ def serve(
             workers=workers,
             threads=threads,
             key_file=None if api_key_file is None else str(api_key_file),
+            allowed_hosts=allowed_host or [],
             limits=limits,
         )
         keys = read_keys(settings.key_file)
         check_models(settings.models)
-        if host not in _LOOPBACK and not keys:
+        if host not in LOOPBACK and not keys:
             note(f"Anyone who reaches {host} can use this server: --api-key-file asks for a key.")
         listening = bind(host, port)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until there are models to reload
         note(f"Listening on {address_of(listening)}, Ctrl-C stops.")
-        from longtail.app.serve.server import log_to_standard_error
+        from longtail.app.serve.server import leave_threads, log_to_standard_error
 
     log_to_standard_error()
     if workers > 1:
@@ -89,3 +93,4 @@ def serve(
 
         serve_here(settings, listening)
     note("Stopped.")
+    leave_threads()

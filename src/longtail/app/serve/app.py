@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Annotated, Any
@@ -35,11 +36,14 @@ from longtail.app.serve.schemas import (
     ReloadAnswer,
 )
 from longtail.app.serve.service import Service
+from longtail.errors import LongtailError, ModelError
+
+logger = logging.getLogger("longtail.serve")
 
 _ABOUT = """Predict labels for texts or rows of features, ask why, and look at the labels of a model.
 
 Every error has one shape, `{"error": {"code": ..., "message": ...}}`: a code for programs and a sentence for people."""
-_ALWAYS = ("bad_request", "unauthorised", "busy", "head_too_large", "internal", "not_ready")
+_ALWAYS = ("bad_request", "unauthorised", "forbidden", "busy", "head_too_large", "internal", "not_ready")
 _NAME = Path(pattern=r"^[A-Za-z0-9._-]{1,64}$", description="Name of a model.")
 _MODEL = Query(max_length=64, description="Name of the model; the first when left out.")
 
@@ -68,6 +72,7 @@ def make_app(service: Service) -> Guard:
         open_paths=[*HEALTH, "/openapi.json", *pages],
         direct={("POST", "/v1/predict"): predict},
         known_paths=[*HEALTH, "/v1/predict", "/v1/models", "/v1/labels", "/metrics", "/openapi.json", *pages],
+        hosts=service.settings.hosts,
     )
 
 
@@ -91,10 +96,12 @@ def _framework(service: Service) -> FastAPI:
 
     async def refuse(request: Request, error: Exception) -> Response:
         problem = _as_problem(error)
+        if isinstance(error, ModelError):
+            logger.error("%s %s: %s", request.method, request.url.path, error)
         request.scope[CODE] = problem.code
         return Response(problem.body(), problem.status, problem.headers, "application/json")
 
-    for kind in (Problem, RequestValidationError, HTTPException):
+    for kind in (Problem, RequestValidationError, HTTPException, LongtailError, Exception):
         app.add_exception_handler(kind, refuse)
     return app
 
@@ -156,7 +163,7 @@ def _add_predict(app: FastAPI, service: Service) -> None:
         tags=["predict"],
         responses=documented(
             *_ALWAYS,
-            *("forbidden", "invalid_json", "not_found", "body_timeout", "too_large", "unsupported_media_type"),
+            *("invalid_json", "not_found", "body_timeout", "too_large", "unsupported_media_type"),
             *("invalid", "deadline"),
         ),
         openapi_extra={
@@ -180,7 +187,7 @@ def _add_predict(app: FastAPI, service: Service) -> None:
 def _add_models(app: FastAPI, service: Service) -> None:
     registry = service.registry
 
-    @app.get("/v1/models", response_model=ModelList, tags=["models"], responses=documented(*_ALWAYS))
+    @app.get("/v1/models", response_model=ModelList, tags=["models"], responses=documented(*_ALWAYS, "deadline"))
     async def models() -> Any:
         """List the models and what each of them is."""
         found, loading = [], []
@@ -197,7 +204,7 @@ def _add_models(app: FastAPI, service: Service) -> None:
         "/v1/models/{name}",
         response_model=ModelAnswer,
         tags=["models"],
-        responses=documented(*_ALWAYS, "not_found", "invalid"),
+        responses=documented(*_ALWAYS, "not_found", "invalid", "deadline"),
     )
     async def model(name: Annotated[str, _NAME]) -> Any:
         """Say what one model is."""
@@ -208,7 +215,7 @@ def _add_models(app: FastAPI, service: Service) -> None:
         response_model=ReloadAnswer,
         tags=["models"],
         responses=documented(
-            *_ALWAYS, "forbidden", "not_found", "reload_failed", "invalid", "deadline", "too_large", "body_timeout"
+            *_ALWAYS, "not_found", "reload_failed", "invalid", "deadline", "too_large", "body_timeout"
         ),
     )
     async def reload(name: Annotated[str, _NAME]) -> Any:

@@ -18,8 +18,9 @@ def find_labels(
     if near is None:
         total, labels = served.labels.search(text, limit=limit, offset=offset, **search)
     else:
-        if text or offset:
-            raise Problem("invalid", "near stands alone: leave q and offset out.")
+        filters = (search["group"], search["min_rows"], search["max_rows"], search["order"])
+        if text or offset or filters != (None, 0, None, "frequency"):
+            raise Problem("invalid", "near stands with limit alone: leave q, offset, order and all filters out.")
         labels = served.nearest(_known(served, near), limit)
         total = len(labels)
     return {"model": served.name, "version": served.version, "total": total, "labels": labels}

@@ -98,8 +98,8 @@ class Batcher:
             late.cancel()
 
     def close(self) -> None:
-        """Finish what runs and let the threads go."""
-        self._pool.shutdown(wait=True, cancel_futures=True)
+        """Take nothing more and wait for nothing; what runs in a thread ends on its own."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _give_up(self, job: _Job) -> None:
         if not job.future.done():
@@ -192,10 +192,12 @@ class Lane:
         Questions that may wait.
     deadline : float
         Seconds.
+    name : str
+        Of the thread.
     """
 
-    def __init__(self, *, waiting: int, deadline: float) -> None:
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="questions")
+    def __init__(self, *, waiting: int, deadline: float, name: str = "questions") -> None:
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix=name)
         self._most = waiting
         self._deadline = deadline
         self._waiting = 0
@@ -222,8 +224,8 @@ class Lane:
             raise Problem("deadline", "The answer took too long: ask for less, or later.") from None
 
     def close(self) -> None:
-        """Let the thread go."""
-        self._pool.shutdown(wait=True, cancel_futures=True)
+        """Take nothing more and wait for nothing; what runs in the thread ends on its own."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _finish(self) -> None:
         self._waiting -= 1

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from longtail.app.serve.models import Served
 from longtail.app.serve.numbers import shortened
-from longtail.app.serve.spans import Span, find_spans, in_utf16, words, written
+from longtail.app.serve.problems import Problem
+from longtail.app.serve.spans import Span, find_places, in_utf16, share_out, utf16_places, words, written
 from longtail.corpus.text import Tfidf
 from longtail.corpus.text_embedding import TfidfEmbedding
 from longtail.corpus.token_rows import Tokens
@@ -30,28 +32,45 @@ class Wish:
         Labels alike.
     utf16 : bool
         Count places in a text as JavaScript does.
+    spans : int
+        Places in a text a label at most, the first ones.
+    end : float, optional
+        Moment of the monotonic clock after which no other label is explained.
     """
 
     parts: int = 20
     nearest: int = 5
     utf16: bool = False
+    spans: int = 1000
+    end: float | None = None
+
+    def check_time(self) -> None:
+        """Give up what nobody waits for any more."""
+        if self.end is not None and time.monotonic() > self.end:
+            raise Problem("deadline", "The explanation took too long: ask for fewer labels, or a shorter text.")
 
 
 def explain_row(served: Served, row: Any, labels: Sequence[int], wish: Wish) -> dict[int, dict[str, Any]]:
     """Explain the scores of some labels for one text or row; labels without a training row are left out."""
+    wish.check_time()
     known = [label for label in labels if served.labels.counts[label] > 0]
     if not known:
         return {}
     spans_of: Callable[[Explanation], list[Span]] = _no_spans
     learner = served.model.learner
     if isinstance(row, str) and type(learner) is TextLearner:
-        whys, spans_of = _explain_text(learner, row, known, wish.parts)
+        whys, spans_of = _explain_text(learner, row, known, wish)
     else:
         whys = served.model.explain(row if isinstance(row, str) else served.matrix([row]), known)
         features = _find_tfidf(learner)
         if isinstance(row, str) and features is not None:
-            spans_of = _word_spans(features, row, wish.parts)
-    return {why.label: _written(served, why, spans_of(why), row, wish) for why in whys}
+            spans_of = _word_spans(features, row, whys, wish)
+    wide = utf16_places(row) if wish.utf16 and isinstance(row, str) else None
+    explained = {}
+    for why in whys:
+        wish.check_time()
+        explained[why.label] = _written(served, why, in_utf16(wide, spans_of(why)), wish)
+    return explained
 
 
 def strongest(served: Served, label: int, most: int) -> list[dict[str, Any]] | None:
@@ -69,31 +88,36 @@ def strongest(served: Served, label: int, most: int) -> list[dict[str, Any]] | N
 
 
 def _explain_text(
-    learner: TextLearner, text: str, labels: list[int], parts: int
+    learner: TextLearner, text: str, labels: list[int], wish: Wish
 ) -> tuple[list[Explanation], Callable[[Explanation], list[Span]]]:
     """Explain as `TextLearner.explain` does, but spell out no more features than are shown."""
     rows, features = learner._check_rows([text]), learner.features_
     whys = learner.learner_.explain(rows, labels)
     if isinstance(features, Tokens):
-        places = {why.label: why.parts[:parts] for why in whys}
+        places = {why.label: why.parts[: wish.parts] for why in whys}
         offsets = features._made().encode(text).offsets
 
         def spans(why: Explanation) -> list[Span]:
             found = [(*offsets[int(place)], number, effect) for number, (place, effect) in enumerate(places[why.label])]
-            return sorted(Span(*one) for one in found if one[1] > one[0])
+            return sorted(Span(*one) for one in found if one[1] > one[0])[: wish.spans]
 
         return [why.renamed(features=features.names_of(rows)) for why in whys], spans
     tfidf = features.tfidf_ if isinstance(features, TfidfEmbedding) else features
     names: Any = _Names(_namer(learner))
-    return [why.renamed(features=names) for why in whys], _word_spans(tfidf, text, parts)
+    whys = [why.renamed(features=names) for why in whys]
+    return whys, _word_spans(tfidf, text, whys, wish)
 
 
-def _word_spans(features: Tfidf, text: str, parts: int) -> Callable[[Explanation], list[Span]]:
+def _word_spans(
+    features: Tfidf, text: str, whys: Sequence[Explanation], wish: Wish
+) -> Callable[[Explanation], list[Span]]:
+    """Look for the parts of all labels at once: a text can be long."""
     found = words(text, lowercase=bool(features.lowercase))
+    wanted = {term for why in whys for term, _ in why.parts[: wish.parts]}
+    places = find_places(found, wanted, ngrams=int(features.ngrams), most=wish.spans)
 
     def spans(why: Explanation) -> list[Span]:
-        known = {term: (number, effect) for number, (term, effect) in enumerate(why.parts[:parts])}
-        return find_spans(found, known, ngrams=int(features.ngrams))
+        return share_out(places, why.parts[: wish.parts])[: wish.spans]
 
     return spans
 
@@ -142,10 +166,8 @@ def _find_tfidf(learner: Any) -> Tfidf | None:
     return None
 
 
-def _written(served: Served, why: Explanation, spans: list[Span], row: Any, wish: Wish) -> dict[str, Any]:
+def _written(served: Served, why: Explanation, spans: list[Span], wish: Wish) -> dict[str, Any]:
     shown, rest = why.parts[: wish.parts], why.parts[wish.parts :]
-    if wish.utf16 and isinstance(row, str):
-        spans = in_utf16(row, spans)
     return {
         "score": shortened(why.score),
         "bias": shortened(why.bias),

@@ -11,7 +11,7 @@ from typing import Any
 from longtail.app.serve.keys import Keys
 from longtail.app.serve.metrics import Metrics
 from longtail.app.serve.problems import Problem, as_problem, busy
-from longtail.app.serve.settings import Limits
+from longtail.app.serve.settings import LOOPBACK, Limits
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -35,6 +35,7 @@ _ALWAYS = [
 ]
 _NOT_KEPT = (b"cache-control", b"no-store")
 _LEAVE = {"Connection": "close"}
+_OWN = frozenset([*LOOPBACK, "[::1]"])  # on other ports other servers may listen
 _GONE = 499  # in metrics: the client has left
 
 
@@ -59,6 +60,8 @@ class Guard:
         must be fast.
     known_paths : collection of str
         Paths that metrics name; parts that vary stand in braces there.
+    hosts : set of str, optional
+        Names that a request may ask for, without a port; any when left out.
     """
 
     def __init__(
@@ -71,6 +74,7 @@ class Guard:
         open_paths: Iterable[str],
         direct: dict[tuple[str, str], Direct],
         known_paths: Iterable[str],
+        hosts: frozenset[str] | None = None,
     ) -> None:
         self._app = app
         self._limits = limits
@@ -79,7 +83,9 @@ class Guard:
         self._open = frozenset(open_paths)
         self._direct = direct
         self._known = frozenset(known_paths)
+        self._hosts = hosts
         self._in_progress = 0
+        self._held = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -100,42 +106,69 @@ class Guard:
             await exchange.refuse(problem)
         finally:
             self._in_progress -= 1
+            self._held -= exchange.held
             self._count(self._named(scope["path"]), exchange.status, scope.get(CODE), time.perf_counter() - begin)
 
     async def _answer(self, scope: Scope, receive: Receive, exchange: _Exchange) -> None:
         path, method, headers = scope["path"], scope["method"], scope["headers"]
+        has_body = _has_body(headers)
         if path not in HEALTH:
-            self._check(path, method, headers)
-        body = b""
-        if method != "GET":
-            body = await self._body(headers, receive)
+            try:
+                self._check(path, method, headers)
+            except Problem as problem:
+                if has_body:  # unread, so that no other request can follow
+                    problem.headers.update(_LEAVE)
+                raise
+        elif method != "GET":
+            raise Problem(
+                "method_not_allowed",
+                "This path has other methods: /openapi.json lists them.",
+                {"Allow": "GET", **_LEAVE},
+            )
+        body = await self._body(headers, receive, exchange) if has_body else b""
         direct = self._direct.get((method, path))
         if direct is not None:
             await exchange.answer(200, await direct(headers, body))
             return
         await self._app(scope, _replay(body), exchange.send)
 
+    def _check_site(self, method: str, headers: Headers) -> None:
+        """Refuse what a page of another site asks, also where its name was made to lead to this machine."""
+        host = origin = None
+        for name, value in headers:
+            if name == b"host":
+                host = value.decode("latin-1").lower()
+                if self._hosts is not None and _without_port(host) not in self._hosts:
+                    raise Problem("forbidden", "This server goes by another name: --allowed-host adds one.")
+            elif name == b"origin":
+                origin = value.decode("latin-1").lower()
+            elif name == b"sec-fetch-site" and method != "GET" and value not in (b"same-origin", b"none"):
+                raise _other_site()
+        if origin is None or method == "GET":
+            return
+        asker = origin.partition("://")[2]
+        if asker != host and (self._hosts is None or _without_port(asker) not in self._hosts - _OWN):
+            raise _other_site()
+
     def _check(self, path: str, method: str, headers: Headers) -> None:
+        self._check_site(method, headers)
         if path not in self._open and not self._keys.accept(headers):
             raise Problem(
                 "unauthorised",
                 "An API key is needed: send it as Authorization: Bearer KEY or as X-API-Key.",
                 {"WWW-Authenticate": "Bearer"},
             )
-        if method != "GET":
-            for name, value in headers:
-                if name == b"sec-fetch-site" and value not in (b"same-origin", b"none"):
-                    raise Problem("forbidden", "A page of another site may not ask this server to do something.")
         if self._in_progress > self._limits.requests:
             raise busy(f"{self._limits.requests:,} requests are in progress, the most: try again later.")
 
-    async def _body(self, headers: Headers, receive: Receive) -> bytes:
+    async def _body(self, headers: Headers, receive: Receive, exchange: _Exchange) -> bytes:
         most = self._limits.body_bytes
         for name, value in headers:
             if name == b"content-length" and (len(value) > 12 or not value.isdigit() or int(value) > most):
                 raise self._too_large()
         message = await self._next(receive, self._limits.body_seconds)
         body: bytes = message.get("body", b"")
+        self._hold(exchange, len(body))
         if not message.get("more_body", False):
             if len(body) > most:
                 raise self._too_large()
@@ -148,9 +181,19 @@ class Guard:
             message = await self._next(receive, end - time.monotonic())
             parts.append(message.get("body", b""))
             size += len(parts[-1])
+            self._hold(exchange, len(parts[-1]))
         if size > most:
             raise self._too_large()
         return b"".join(parts)
+
+    def _hold(self, exchange: _Exchange, size: int) -> None:
+        """Count bytes of bodies that are in memory until they are answered."""
+        exchange.held += size
+        self._held += size
+        if self._held > self._limits.held_bytes:
+            problem = busy(f"Bodies of {self._limits.held_bytes:,} bytes are in progress, the most: try again later.")
+            problem.headers.update(_LEAVE)
+            raise problem
 
     async def _next(self, receive: Receive, seconds: float) -> Message:
         try:
@@ -198,6 +241,7 @@ class _Exchange:
     def __init__(self, send: Send) -> None:
         self._send = send
         self.status = 0
+        self.held = 0
 
     async def send(self, message: Message) -> None:
         """Pass a message of the framework on, with the headers that all answers have."""
@@ -230,6 +274,21 @@ class _Exchange:
             return
         headers = [(name.lower().encode(), value.encode()) for name, value in problem.headers.items()]
         await self.answer(problem.status, problem.body(), headers)
+
+
+def _other_site() -> Problem:
+    return Problem("forbidden", "A page of another site may not ask this server to do something.")
+
+
+def _without_port(host: str) -> str:
+    name, colon, port = host.rpartition(":")
+    return name if colon and port.isdigit() and not name.endswith(":") else host
+
+
+def _has_body(headers: Headers) -> bool:
+    return any(
+        name == b"transfer-encoding" or (name == b"content-length" and value.strip(b"0")) for name, value in headers
+    )
 
 
 def _replay(body: bytes) -> Receive:

@@ -72,8 +72,8 @@ class Labels:
     ) -> tuple[int, list[dict[str, Any]]]:
         """Find labels; the number of all that match, and those from `offset` on.
 
-        A text is looked for anywhere in names, whatever the case; names that begin with it come first. In a model
-        without names it is looked for in ids.
+        A text is looked for anywhere in names, whatever the case; the name that it is comes first, then those that
+        begin with it. In a model without names it is looked for in ids.
         """
         fits = (self.counts >= min_rows) & (self.counts <= (np.inf if max_rows is None else max_rows))
         if group is not None:
@@ -82,6 +82,7 @@ class Labels:
         if text:
             wanted, lowered = text.casefold(), self._lowered
             begins = [label for label in found.tolist() if lowered[label].startswith(wanted)]
+            begins.sort(key=lambda label: lowered[label] != wanted)
             inside = [label for label in found.tolist() if wanted in lowered[label][1:]]
             first = set(begins)
             found = np.array([*begins, *(label for label in inside if label not in first)], np.int64)

@@ -32,7 +32,9 @@ logger = logging.getLogger("longtail.serve")
 _VERSION_DIGITS = 16
 _TRIES = 3  # a directory that is replaced while it is read is read again
 _WARM_TEXT = "The quick brown fox jumps over the lazy dog and reads 1 short text about labels."
-_KEPT_NEIGHBOURS = 4096
+_KEPT_LABELS = 4096
+_ALL = 2**31  # neighbours: there are no more than those that are kept
+_KEPT_NEIGHBOURS = 50  # of a label
 
 
 @dataclass(eq=False)
@@ -59,7 +61,7 @@ class Served:
 
     def __post_init__(self) -> None:
         self.labels = Labels(self.model)
-        self._neighbours: OrderedDict[int, list[tuple[int, float]]] = OrderedDict()
+        self._neighbours: OrderedDict[int, tuple[list[tuple[int, float]], int]] = OrderedDict()
         self._lock = threading.Lock()
 
     @property
@@ -110,12 +112,17 @@ class Served:
         if space is None:
             return []
         with self._lock:
-            found = self._neighbours.get(label)
-            if found is None or len(found) < k:
-                found = space.nearest(label, max(k, 10))
-                self._neighbours[label] = found
-                if len(self._neighbours) > _KEPT_NEIGHBOURS:
+            found, asked = self._neighbours.get(label, ([], 0))
+            if asked < k:
+                asked = max(k, _KEPT_NEIGHBOURS)
+                found = space.nearest(label, asked)
+                is_all = len(found) < asked
+                kept = found[:_KEPT_NEIGHBOURS]
+                asked = _ALL if is_all and len(kept) == len(found) else _KEPT_NEIGHBOURS
+                self._neighbours[label] = (kept, asked)
+                if len(self._neighbours) > _KEPT_LABELS:
                     self._neighbours.popitem(last=False)
+            self._neighbours.move_to_end(label)
         return [{**self.labels.entry(near), "similarity": shortened(value)} for near, value in found[:k]]
 
     def describe(self) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from longtail.app.serve.settings import Limits
 
 _INPUTS = ("text", "texts", "row", "rows")
 _SHOWN = 200  # characters of what pydantic says
-_PARSED_AT_ONCE = 256 << 10  # bytes; larger bodies are read in the thread for questions
+_PARSED_AT_ONCE = 256 << 10  # bytes; larger bodies are read in a thread of their own
 
 Row = str | tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]
 
@@ -36,13 +36,16 @@ class Predictor:
     batcher : Batcher
     lane : Lane
         For explanations.
+    reading : Lane
+        For large bodies, so that they don't wait behind questions.
     limits : Limits
     """
 
-    def __init__(self, registry: Registry, batcher: Batcher, lane: Lane, limits: Limits) -> None:
+    def __init__(self, registry: Registry, batcher: Batcher, lane: Lane, reading: Lane, limits: Limits) -> None:
         self._registry = registry
         self._batcher = batcher
         self._lane = lane
+        self._reading = reading
         self._limits = limits
 
     async def answer(self, body: bytes) -> bytes:
@@ -51,7 +54,7 @@ class Predictor:
         if len(body) <= _PARSED_AT_ONCE:
             served, request, rows = self._read(body)
         else:
-            served, request, rows = await self._lane.run(self._read, body, end=end)
+            served, request, rows = await self._reading.run(self._read, body, end=end)
         k = min(request.k, max(1, served.model.n_labels))
         only, exclude = (served.labels.ids(name, getattr(request, name)) for name in ("only", "exclude"))
         key: Hashable = (served, k, request.tail, request.min_score, request.names, request.explain)
@@ -67,9 +70,12 @@ class Predictor:
 
         results: list[Any] = await self._batcher.predict(key, rows, predict, end - time.monotonic())
         if request.explain:
-            results = await self._lane.run(_explained, served, rows, results, request, end=end)
+            results = await self._lane.run(_explained, served, rows, results, self._wish(request, end), end=end)
         head = json.dumps({"model": served.name, "version": served.version})[:-1].encode()
         return b'%s, "results": [%s]}' % (head, b", ".join(results))
+
+    def _wish(self, request: PredictRequest, end: float) -> Wish:
+        return Wish(request.parts, request.nearest, request.offsets == "utf-16", self._limits.explained_spans, end)
 
     def _read(self, body: bytes) -> tuple[Served, PredictRequest, Sequence[Row]]:
         request = read_request(body)
@@ -98,6 +104,9 @@ class Predictor:
         if is_text:
             for text in rows:
                 _limit("a text", len(text), limits.text_characters, "characters")
+            if request.explain:
+                size = sum(map(len, rows)) * min(request.k, served.model.n_labels)
+                _limit("characters times k", size, limits.explained_characters, "characters to explain")
             return rows
         return [_sparse(served, row, at, limits) for at, row in enumerate(rows)]
 
@@ -175,10 +184,7 @@ def _results(
     return results
 
 
-def _explained(
-    served: Served, rows: Sequence[Row], results: Sequence[dict[str, Any]], request: PredictRequest
-) -> list[bytes]:
-    wish = Wish(request.parts, request.nearest, request.offsets == "utf-16")
+def _explained(served: Served, rows: Sequence[Row], results: Sequence[dict[str, Any]], wish: Wish) -> list[bytes]:
     written = []
     for row, result in zip(rows, results, strict=True):
         predictions = result["predictions"]

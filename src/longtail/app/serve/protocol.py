@@ -16,6 +16,17 @@ class _TooLargeError(Exception):
     """The head of a request is beyond its limit."""
 
 
+class _Ending:
+    """The transport as uvicorn's answers use it; it ends as the protocol does."""
+
+    __slots__ = ("close", "is_closing", "write")
+
+    def __init__(self, protocol: GuardedProtocol) -> None:
+        self.write = protocol.transport.write
+        self.is_closing = protocol.transport.is_closing
+        self.close = protocol.leave
+
+
 class GuardedProtocol(HttpToolsProtocol):
     """One connection; `with_limits` gives the class for some limits."""
 
@@ -23,7 +34,12 @@ class GuardedProtocol(HttpToolsProtocol):
 
     _head_timer: asyncio.TimerHandle | None = None
     _head_bytes = 0
+    _unfinished_bytes = 0
+    _has_counted = False
     _write_timer: asyncio.TimerHandle | None = None
+    _in_body = False
+    _rest_timer: asyncio.TimerHandle | None = None
+    _rest_bytes = 0
 
     @classmethod
     def with_limits(cls, limits: Limits) -> type[GuardedProtocol]:
@@ -44,23 +60,36 @@ class GuardedProtocol(HttpToolsProtocol):
         """Forget the timer."""
         self._stop_timer()
         self._stop_write_timer()
+        if self._rest_timer is not None:
+            self._rest_timer.cancel()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         """Read on; a head that goes on and on is cut off."""
         if self.transport.is_closing():
             return
+        if self._rest_timer is not None:
+            self._rest_bytes += len(data)
+            if self._rest_bytes > self.limits.rest_bytes:
+                self.transport.close()
+            return
+        self._has_counted = False
         super().data_received(data)
+        if self._in_body:
+            return
         if self._head_timer is None and (self.cycle is None or self.cycle.response_complete):
             self._expect_head()
         if self._head_timer is not None and not self.transport.is_closing():
-            self._head_bytes += len(data)
-            if self._head_bytes > self.limits.head_bytes:
+            if b"\n" in data:
+                self._unfinished_bytes = len(data) - data.rindex(b"\n") - 1
+            elif not self._has_counted:
+                self._unfinished_bytes += len(data)  # of a header that the parser keeps until it is whole
+            if self._is_large:
                 self._refuse(self._large_head())
 
     def on_message_begin(self) -> None:
         """Count a new head from here."""
-        self._head_bytes = 0
+        self._head_bytes = self._unfinished_bytes = 0
         self._expect_head()
         super().on_message_begin()
 
@@ -79,12 +108,42 @@ class GuardedProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """Let the request go its way."""
         self._stop_timer()
+        self._in_body = True
         super().on_headers_complete()
+        self.cycle.transport = _Ending(self)  # type: ignore[assignment]
+
+    def on_message_complete(self) -> None:
+        """Know that the body is whole."""
+        self._in_body = False
+        super().on_message_complete()
 
     def send_400_response(self, msg: str) -> None:
         """Refuse what is no HTTP, or too much of it."""
-        too_large = self._head_bytes > self.limits.head_bytes or len(self.headers or ()) >= self.limits.headers
+        too_large = self._is_large or len(self.headers or ()) >= self.limits.headers
         self._refuse(self._large_head() if too_large else Problem("bad_request", "This is no valid HTTP request."))
+
+    def on_response_complete(self) -> None:
+        """Go on with the next request, unless this was the last one."""
+        if self._rest_timer is None:
+            super().on_response_complete()
+        else:
+            self.server_state.total_requests += 1
+
+    def leave(self) -> None:
+        """End the connection; where the client still sends, only after it could read its answer.
+
+        A connection that is closed with bytes unread is reset, and the answer with it. So this side says that no more
+        comes from it, and for a while throws away what arrives.
+        """
+        if self.transport.is_closing() or self._rest_timer is not None:
+            return
+        if not self._in_body:
+            self.transport.close()
+            return
+        self._stop_timer()
+        self._rest_timer = self.loop.call_later(self.limits.rest_seconds, self.transport.close)
+        self.transport.write_eof()
+        self.flow.resume_reading()
 
     def pause_writing(self) -> None:
         """Give a client that doesn't take its answer some time."""
@@ -104,8 +163,13 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def _count(self, size: int) -> None:
         self._head_bytes += size
-        if self._head_bytes > self.limits.head_bytes:
+        self._unfinished_bytes, self._has_counted = 0, True
+        if self._is_large:
             raise _TooLargeError
+
+    @property
+    def _is_large(self) -> bool:
+        return self._head_bytes + self._unfinished_bytes > self.limits.head_bytes
 
     def _large_head(self) -> Problem:
         return Problem(
@@ -115,8 +179,8 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def _refuse(self, problem: Problem) -> None:
         self._stop_timer()
-        if self.cycle is not None and not self.cycle.response_complete:
-            self.transport.close()  # an answer to an earlier request is on its way
+        if self._in_body or (self.cycle is not None and not self.cycle.response_complete):
+            self.transport.close()  # this request has its answer, or one to an earlier request is on its way
             return
         body = problem.body()
         head: list[Any] = [

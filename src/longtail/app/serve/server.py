@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 
 import uvicorn
@@ -20,6 +22,7 @@ from longtail.app.serve.settings import Settings
 from longtail.app.serve.sockets import BACKLOG
 
 _SWITCH_SECONDS = 0.001  # at most until a thread that explains lets the others go on; Python's own is 0.005
+_LAST_SECONDS = 1.0  # for threads, once everything is answered or cut off
 
 
 class Server(uvicorn.Server):
@@ -89,9 +92,25 @@ def serve(settings: Settings, listening: socket.socket, when_made: Callable[[Ser
     service = Service(settings)
     if when_made is not None:
         when_made(service)
-    make_server(settings, service).run(sockets=[listening])
+    try:
+        make_server(settings, service).run(sockets=[listening])
+    finally:
+        service.close()
     if service.failure is not None:
         raise service.failure
+
+
+def leave_threads() -> None:
+    """End the process here if threads still work on what nobody waits for; Python itself would wait for them."""
+    end = time.monotonic() + _LAST_SECONDS
+    for thread in threading.enumerate():
+        if thread is not threading.current_thread() and not thread.daemon:
+            thread.join(max(0.0, end - time.monotonic()))
+            if thread.is_alive():
+                logging.shutdown()
+                sys.stdout.flush()
+                sys.stderr.flush()
+                os._exit(0)
 
 
 def log_to_standard_error() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Hashable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from longtail.app.serve.batching import Batcher, Lane
@@ -17,6 +18,7 @@ from longtail.app.serve.settings import Settings
 logger = logging.getLogger("longtail.serve")
 
 Spread = Callable[[str], Awaitable[int]]
+Loaded = tuple[Served, Served | None]
 
 
 class Service:
@@ -42,12 +44,15 @@ class Service:
             observe=self._observe,
         )
         self.lane = Lane(waiting=limits.waiting_questions, deadline=limits.deadline)
-        self.predictor = Predictor(self.registry, self.batcher, self.lane, limits)
+        self.reading = Lane(waiting=limits.requests, deadline=limits.deadline, name="read")
+        self.predictor = Predictor(self.registry, self.batcher, self.lane, self.reading, limits)
+        self._loading = ThreadPoolExecutor(4, thread_name_prefix="load")
         self.spread: Spread | None = None
         """Has other processes reload a model too, and says how many did."""
         self.failure: BaseException | None = None
         """Why models could not be loaded at the start."""
         self.on_failure: Callable[[], None] = lambda: None
+        self.on_ready: Callable[[], None] = lambda: None
         self.beside: list[Callable[[], Coroutine[Any, Any, None]]] = []
         """What runs beside the requests."""
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -71,16 +76,22 @@ class Service:
             await loading
 
     async def stop(self) -> None:
-        """Let the threads go."""
+        """Let tasks and threads go."""
         for task in list(self._tasks):
             task.cancel()
+        self.close()
+
+    def close(self) -> None:
+        """Let the threads go, without waiting for what they do: nobody is left to be answered."""
         self.batcher.close()
         self.lane.close()
+        self.reading.close()
+        self._loading.shutdown(wait=False, cancel_futures=True)
 
     async def reload(self, name: str, *, spread: bool = True) -> tuple[Served, bool, int]:
         """Load a model anew here and in other processes: the version, whether it is another one, and the processes."""
         try:
-            new, old = await asyncio.to_thread(self.registry.reload, name)
+            new, old = await self._in_thread(self.registry.reload, name)
         except Exception:
             self.metrics.reloads.labels(name if name in self.registry.names else "", "failed").inc()
             raise
@@ -103,12 +114,16 @@ class Service:
     async def _load_all(self) -> None:
         try:
             for name in self.registry.names:
-                new, old = await asyncio.to_thread(self.registry.load, name)
+                new, old = await self._in_thread(self.registry.load, name)
                 self._swapped(new, old)
             self.metrics.ready.set(1)
+            self.on_ready()
         except Exception as error:
             self.failure = error
             self.on_failure()
+
+    async def _in_thread(self, load: Callable[[str], Loaded], name: str) -> Loaded:
+        return await asyncio.get_running_loop().run_in_executor(self._loading, load, name)
 
     def _swapped(self, new: Served, old: Served | None) -> None:
         if new is not old:

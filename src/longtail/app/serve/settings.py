@@ -11,6 +11,7 @@ from typing import Any, Self
 
 from longtail.errors import ParameterError
 
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
@@ -22,6 +23,8 @@ class Limits:
     ----------
     body_bytes : int
         Of a request's body.
+    held_bytes : int
+        Of all bodies that one process has in memory; beyond, the answer is 429.
     head_bytes, headers : int
         Of a request's first line and headers together, and their number.
     rows : int
@@ -38,6 +41,8 @@ class Limits:
         In `only` and in `exclude`.
     explained_labels : int
         Labels explained in one request, over all of its rows.
+    explained_characters, explained_spans : int
+        Characters of all texts times k, where labels are explained; and places in a text that are given for a label.
     queued_rows : int
         Rows that wait for a prediction; beyond, the answer is 429.
     waiting_questions : int
@@ -51,11 +56,15 @@ class Limits:
     head_seconds, body_seconds, write_seconds, idle_seconds : float
         Within which a client must have sent the head, and the body, and taken the answer; and how long a connection
         may stay open without a request.
+    rest_bytes, rest_seconds : int, float
+        Of a body that was refused before it was whole: what is read and thrown away, so that the client gets to read
+        the answer.
     drain_seconds : float
         After a signal to stop, within which what was accepted must be finished.
     """
 
     body_bytes: int = 4 << 20
+    held_bytes: int = 512 << 20
     head_bytes: int = 16 << 10
     headers: int = 100
     rows: int = 1000
@@ -65,6 +74,8 @@ class Limits:
     answer_labels: int = 50_000
     filter_labels: int = 10_000
     explained_labels: int = 100
+    explained_characters: int = 2_000_000
+    explained_spans: int = 1000
     queued_rows: int = 1024
     waiting_questions: int = 32
     requests: int = 512
@@ -74,6 +85,8 @@ class Limits:
     body_seconds: float = 20.0
     write_seconds: float = 30.0
     idle_seconds: float = 75.0
+    rest_bytes: int = 64 << 20
+    rest_seconds: float = 5.0
     drain_seconds: float = 30.0
 
     def __post_init__(self) -> None:
@@ -102,6 +115,8 @@ class Settings:
         Rows that are predicted together at most.
     key_file : str, optional
         File with API keys, one a line.
+    allowed_hosts : list of str
+        Names besides those of loopback that a request may ask for, where the server listens on loopback alone.
     limits : Limits
 
     Examples
@@ -118,7 +133,15 @@ class Settings:
     threads: int = 2
     batch_rows: int = 64
     key_file: str | None = None
+    allowed_hosts: list[str] = field(default_factory=list)
     limits: Limits = field(default_factory=Limits)
+
+    @property
+    def hosts(self) -> frozenset[str] | None:
+        """Names that a request may ask for; None for any, where others than this machine may ask."""
+        if self.host not in LOOPBACK:
+            return None
+        return frozenset([*LOOPBACK, "[::1]", *(host.lower() for host in self.allowed_hosts)])
 
     def to_json(self) -> str:
         """Write it down for a process of its own."""

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
 
 _WORD = re.compile(r"\w\w+")
 _GROWS = "İ"  # the one character whose lower case is two
@@ -43,51 +48,87 @@ def words(text: str, *, lowercase: bool = True) -> list[Word]:
     return [Word(term, place[start], place[end - 1] + 1) for term, start, end in found]
 
 
-def find_spans(found: list[Word], parts: Mapping[str, tuple[int, float]], *, ngrams: int = 1) -> list[Span]:
-    """Places of parts in a text; what a part contributes is shared out among its places.
+@dataclass
+class Places:
+    """Where a term stands: the first places, and how many there are in all."""
+
+    first: list[tuple[int, int]] = field(default_factory=list)
+    times: int = 0
+
+
+def find_places(found: list[Word], terms: AbstractSet[str], *, ngrams: int = 1, most: int = 1000) -> dict[str, Places]:
+    """Places of terms in a text, in one pass.
 
     Parameters
     ----------
     found : list of Word
-    parts : mapping
-        Number and contribution of each part, by its term.
+    terms : set of str
     ngrams : int
         Longest run of words that is a term.
+    most : int
+        Places of a term that are kept.
 
     Examples
     --------
-    >>> find_spans(words("red car, red bus"), {"red": (0, 0.5), "red car": (1, -1.0)}, ngrams=2)
-    [Span(start=0, end=3, part=0, contribution=0.25), Span(start=0, end=7, part=1, contribution=-1.0), \
-Span(start=9, end=12, part=0, contribution=0.25)]
+    >>> find_places(words("red car, red bus"), {"red", "red car"}, ngrams=2, most=1)
+    {'red': Places(first=[(0, 3)], times=2), 'red car': Places(first=[(0, 7)], times=1)}
     """
-    places: list[tuple[int, int, int]] = []
-    times: dict[int, int] = {}
-    contributions = dict(parts.values())
+    places: dict[str, Places] = {}
     for first in range(len(found)):
         term = ""
         for last in range(first, min(first + ngrams, len(found))):
             term = f"{term} {found[last].term}" if term else found[last].term
-            known = parts.get(term)
-            if known is not None:
-                places.append((found[first].start, found[last].end, known[0]))
-                times[known[0]] = times.get(known[0], 0) + 1
-    return [Span(start, end, part, contributions[part] / times[part]) for start, end, part in sorted(places)]
+            if term in terms:
+                place = places.setdefault(term, Places())
+                place.times += 1
+                if place.times <= most:
+                    place.first.append((found[first].start, found[last].end))
+    return places
 
 
-def in_utf16(text: str, spans: list[Span]) -> list[Span]:
+def share_out(places: Mapping[str, Places], parts: Sequence[tuple[str, float]]) -> list[Span]:
+    """Places of parts in the order of the text; what a part contributes is shared out among all of its places.
+
+    Examples
+    --------
+    >>> places = find_places(words("red car, red bus"), {"red", "red car"}, ngrams=2)
+    >>> share_out(places, [("red", 0.5), ("red car", -1.0)])
+    [Span(start=0, end=3, part=0, contribution=0.25), Span(start=0, end=7, part=1, contribution=-1.0), \
+Span(start=9, end=12, part=0, contribution=0.25)]
+    """
+    return sorted(
+        Span(start, end, number, effect / places[term].times)
+        for number, (term, effect) in enumerate(parts)
+        if term in places
+        for start, end in places[term].first
+    )
+
+
+def utf16_places(text: str) -> npt.NDArray[np.int64] | None:
+    """Where each character stands as JavaScript counts, with the end; None where all stand as Python counts.
+
+    Examples
+    --------
+    >>> utf16_places("𝄞 red").tolist()
+    [0, 2, 3, 4, 5, 6]
+    """
+    if not text or max(text) <= "\uffff":
+        return None
+    points = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
+    return np.concatenate([[0], np.cumsum(1 + (points > 0xFFFF))])
+
+
+def in_utf16(places: npt.NDArray[np.int64] | None, spans: list[Span]) -> list[Span]:
     """Count places as JavaScript does, where characters beyond the first 65,536 take two.
 
     Examples
     --------
-    >>> in_utf16("𝄞 red", [Span(2, 5, 0, 1.0)])
+    >>> in_utf16(utf16_places("𝄞 red"), [Span(2, 5, 0, 1.0)])
     [Span(start=3, end=6, part=0, contribution=1.0)]
     """
-    if not text or max(text) <= "\uffff":
+    if places is None:
         return spans
-    place = [0]
-    for character in text:
-        place.append(place[-1] + (2 if character > "\uffff" else 1))
-    return [span._replace(start=place[span.start], end=place[span.end]) for span in spans]
+    return [span._replace(start=int(places[span.start]), end=int(places[span.end])) for span in spans]
 
 
 def written(spans: list[Span]) -> list[dict[str, Any]]:

@@ -32,6 +32,7 @@ logger = logging.getLogger("longtail.serve")
 
 USER_MISTAKE = 2
 _SHORTEST_LIFE = 5.0  # seconds; a worker that dies sooner is replaced after a pause
+_LONGEST_PAUSE = 30.0
 _RELOAD_SECONDS = 60.0
 
 
@@ -66,6 +67,8 @@ class Supervisor:
         self._selector = selectors.DefaultSelector()
         self._stopping: float | None = None
         self._failed = False
+        self._has_served = False
+        self._failures = 0  # workers that ended too soon, since one was ready
         self._start_at: list[float] = []
         self._metrics = tempfile.mkdtemp(prefix="longtail-serve-")
 
@@ -145,7 +148,9 @@ class Supervisor:
         *lines, worker.buffer = (worker.buffer + data).split(b"\n")
         for line in lines:
             message = json.loads(line)
-            if "reload" in message:
+            if "ready" in message:
+                self._has_served, self._failures = True, 0
+            elif "reload" in message:
                 self._spread(worker, message["reload"], message["number"])
             elif "reloaded" in message:
                 self._reloaded(worker, message["reloaded"], bool(message["done"]))
@@ -183,15 +188,17 @@ class Supervisor:
                 self._settle(number)
             if self._stopping is not None:
                 continue
-            if worker.process.returncode == USER_MISTAKE:
+            code = worker.process.returncode
+            if code == USER_MISTAKE and not self._has_served:
                 self._failed = True
                 self._stop()
                 continue
-            logger.error(
-                "worker %d ended with code %d: starting another", worker.process.pid, worker.process.returncode
-            )
-            lived = time.monotonic() - worker.started
-            self._start_at.append(time.monotonic() + (0.0 if lived > _SHORTEST_LIFE else 1.0))
+            pause = 0.0
+            if code == USER_MISTAKE or time.monotonic() - worker.started < _SHORTEST_LIFE:
+                pause = min(_LONGEST_PAUSE, 2.0**self._failures)
+                self._failures += 1
+            logger.error("worker %d ended with code %d: starting another", worker.process.pid, code)
+            self._start_at.append(time.monotonic() + pause)
 
     def _tick(self) -> None:
         now = time.monotonic()

@@ -32,6 +32,7 @@ class Channel:
     def open(self) -> None:
         """Listen to the supervisor from the start of the service on."""
         self._service.spread = self.spread
+        self._service.on_ready = self._say_ready
         self._service.beside.append(self._listen)
 
     async def spread(self, name: str) -> int:
@@ -46,6 +47,8 @@ class Channel:
 
     async def _listen(self) -> None:
         reader, self._writer = await asyncio.open_connection(sock=self._connection)
+        if self._service.is_ready:
+            self._say_ready()
         while line := await reader.readline():
             message = json.loads(line)
             if "reload" in message:
@@ -62,6 +65,9 @@ class Channel:
         logger.error("the supervisor is gone: stopping")
         self._service.on_failure()
 
+    def _say_ready(self) -> None:
+        self._say({"ready": True})
+
     def _say(self, message: dict[str, object]) -> None:
         if self._writer is not None:
             self._writer.write(json.dumps(message).encode() + b"\n")
@@ -70,7 +76,7 @@ class Channel:
 def main() -> None:
     """Read the settings from the supervisor and serve."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until there are models to reload
-    from longtail.app.serve.server import log_to_standard_error, serve
+    from longtail.app.serve.server import leave_threads, log_to_standard_error, serve
     from longtail.app.serve.settings import Settings
     from longtail.app.serve.supervisor import USER_MISTAKE
 
@@ -89,6 +95,7 @@ def main() -> None:
         sys.stderr.write(f"error: {error}\n")
         sys.stderr.flush()
         os._exit(USER_MISTAKE)
+    leave_threads()
 
 
 if __name__ == "__main__":

@@ -17,6 +17,8 @@ export class Chooser {
   /** @type {Choice[]} */
   #choices = [];
   #active = -1;
+  /** What the list was made for. */
+  #wanted = "";
   /** @type {AbortController | null} */
   #asking = null;
   #search = later(() => this.#find(), PAUSE);
@@ -81,6 +83,7 @@ export class Chooser {
       this.#choices.push({ name: wanted, rows: null, group: null });
     }
     this.#active = -1;
+    this.#wanted = wanted;
     this.#show();
   }
 
@@ -136,8 +139,9 @@ export class Chooser {
         this.#show();
       }
     } else if (event.key === "Enter" && isOpen) {
-      const choice = this.#choices[Math.max(this.#active, 0)];
-      if (choice) this.#choose(choice);
+      const isOld = this.#wanted !== this.input.value.trim();
+      const choice = this.#choices[this.#active] ?? this.#choices.find((one) => one.name === this.#wanted);
+      if (choice && !isOld) this.#choose(choice);
     } else return;
     event.preventDefault();
   }

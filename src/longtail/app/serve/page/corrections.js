@@ -84,9 +84,16 @@ export class Corrections extends EventTarget {
     this.#write([]);
   }
 
-  /** All rows as lines of JSON, for `longtail train` and `longtail update`. */
+  /** Rows with a label: without one, a row would say that nothing at all fits its text, which nobody said. */
+  get finished() {
+    return this.#rows.filter(({ kept }) => kept.length);
+  }
+
+  /** Finished rows as lines of JSON, for `longtail train` and `longtail update`, which pass over what was rejected. */
   toJsonl() {
-    return this.#rows.map(({ text, kept }) => `${JSON.stringify({ text, labels: kept })}\n`).join("");
+    return this.finished
+      .map(({ text, kept, rejected }) => `${JSON.stringify({ text, labels: kept, rejected })}\n`)
+      .join("");
   }
 
   /** Another tab may have written since. */
