@@ -1,4 +1,4 @@
-# longtail serve in a container: docker build -t longtail . && docker run -p 8000:8000 -v ./tags:/models/tags:ro longtail /models/tags
+# longtail serve in a container: docker build -t longtail . && docker run -p 8000:8000 -v ./models:/models:ro longtail /models/tags
 FROM python:3.12-slim AS build
 WORKDIR /src
 COPY pyproject.toml README.md LICENSE ./

@@ -128,7 +128,7 @@ def test_a_body_in_endless_chunks_is_cut_off(small):
         except OSError:
             pass
         found = receive(connection)
-    assert not found or head_of(found) == (413, "too_large")
+    assert head_of(found) == (413, "too_large")
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_heads_have_limits(small, head):
 )
 def test_what_is_no_http(small, data):
     found = small.send(data)
-    assert not found or head_of(found) == (400, "bad_request")
+    assert head_of(found) == (400, "bad_request")
 
 
 def test_a_body_that_trickles_is_given_up(small):
@@ -167,7 +167,7 @@ def test_a_body_that_trickles_is_given_up(small):
         taken = time.monotonic() - before
         found = receive(connection)
     assert taken < 3
-    assert not found or head_of(found) == (408, "body_timeout")
+    assert head_of(found) == (408, "body_timeout")
 
 
 @pytest.mark.parametrize("begin", [b"", b"GET / HT", b"GET / HTTP/1.1\r\nhost: localhost\r\nx-slow: "])

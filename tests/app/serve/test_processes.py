@@ -190,10 +190,13 @@ def test_sighup_reads_models_anew(tiny):
         Process.until(lambda: server.client.get("/v1/models/tiny").json()["version"] != before)
         (tiny / "model.json").write_text("{}")
         server.process.send_signal(signal.SIGHUP)
+        failed = 'longtail_reloads_total{model="tiny",outcome="failed"} 1.0'
+        Process.until(lambda: failed in server.client.get("/metrics").text)
         assert server.client.post("/v1/predict", json=ROW).status_code == 200
         code, err = server.end(signal.SIGINT)
         assert code == 0
         assert "model tiny: version" in err
+        assert "model tiny was not reloaded: The version before is still served." in err
 
 
 def refused(*arguments, **environment):

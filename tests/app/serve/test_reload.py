@@ -2,6 +2,7 @@
 
 import shutil
 import threading
+import time
 
 import pytest
 
@@ -15,6 +16,13 @@ from .running import Running, error_of
 def place(models, tmp_path):
     shutil.copytree(models["tags"], tmp_path / "tags")
     return tmp_path / "tags"
+
+
+def until(condition, seconds=60):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
 
 
 def save_version(place, number):
@@ -92,16 +100,14 @@ def test_not_ready_before_models_are_loaded(place, monkeypatch):
 
     monkeypatch.setattr(serving, "load", slow)
     with Running({"tags": place}, wait=False) as server:
-        while not server.server.started:
-            pass
+        until(lambda: server.server.started)
         assert server.get("/healthz") == {"status": "ok"}
         answer = server.client.get("/readyz")
         assert (answer.status_code, answer.json()) == (503, {"status": "loading"})
         assert server.predict(503, text="a")["code"] == "not_ready"
         assert server.get("/v1/models") == {"models": [], "loading": ["tags"]}
         gate.set()
-        while not server.service.is_ready:
-            pass
+        until(lambda: server.service.is_ready)
         assert server.get("/readyz") == {"status": "ready"}
         assert server.predict(text="a")["results"]
 
@@ -121,8 +127,7 @@ def test_a_full_queue_answers_429_and_what_was_taken_is_answered(place, monkeypa
                 pool.submit(server.client.post, "/v1/predict", json={"text": "a", "k": 1 + number})
                 for number in range(12)
             ]
-            while sum(one.done() for one in asked) < 8:
-                pass
+            until(lambda: sum(one.done() for one in asked) >= 8)
             gate.set()
             answers = [one.result() for one in asked]
     statuses = [answer.status_code for answer in answers]

@@ -3,10 +3,12 @@
 import contextlib
 import http.client
 import json
+import re
 import socket
 import threading
 import time
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
@@ -284,3 +286,12 @@ def test_neighbours_are_kept_for_labels_asked_for_lately(place, monkeypatch):
     served.nearest(2, 5)  # 0 goes, which was asked for longest ago
     served.nearest(1, 5)
     assert len(asked) == 3
+
+
+def test_containers_mount_the_directory_of_models():
+    """A mount of the model itself would still show the old version, which is gone, after a new one was saved."""
+    root = Path(__file__).parents[3]
+    for name in ("Dockerfile", "docs/serving.md"):
+        mounts = re.findall(r"-v (\S+):ro longtail (\S+)", (root / name).read_text("utf-8"))
+        assert mounts, name
+        assert all(Path(model).parent == Path(mount.split(":")[1]) for mount, model in mounts)
