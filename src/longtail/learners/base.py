@@ -96,8 +96,9 @@ class Learner(BaseEstimator):
         Y : matrix, shape (n, n_labels_ or more)
             Columns beyond the old `n_labels_` are new labels.
         train : (X, Y), optional
-            The rows that the learner was trained on, without those that the new ones replace. With them, what changes
-            much is trained anew on all rows; without, old labels follow the new rows by as much as these are worth.
+            The rows that the learner was trained on, without those that the new ones replace. With them, new labels,
+            and in one-vs-rest those that change much, are trained on all rows; others follow the new rows by as much
+            as these are worth.
 
         Returns
         -------

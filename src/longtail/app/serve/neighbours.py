@@ -155,7 +155,7 @@ class _Leaves(Space):
             members, matrix = self._leaf(node)
             own = matrix[:, np.flatnonzero(members == label)]
             lengths = np.sqrt(matrix.power(2).sum(axis=0))
-            products = np.asarray((matrix.T @ own).todense()).ravel() if own.shape[1] else np.zeros(len(members))
+            products = (matrix.T @ own).toarray().ravel() if own.shape[1] else np.zeros(len(members))
             scale = lengths * (float(np.sqrt(own.power(2).sum())) or 1.0)
             cosines = np.divide(products, scale, out=np.zeros(len(members)), where=scale > 0)
             for other, cosine in zip(members.tolist(), cosines.tolist(), strict=True):
