@@ -13,6 +13,7 @@ import numpy as np
 
 from longtail.engine.portable import Portable, current_engine, inheriting
 from longtail.engine.progress import progress_bar
+from longtail.engine.signals import held_signals
 from longtail.errors import Interrupted, ParameterError
 
 Block = TypeVar("Block")
@@ -117,11 +118,12 @@ def _on_threads(
     submitted = running = next_out = 0
     try:
         while next_out < len(blocks):
-            while submitted < len(blocks) and running + len(done) < 2 * count:
-                future = pool.submit(work, blocks[submitted], stop)
-                future.add_done_callback(partial(_announce, finished_blocks, submitted))
-                submitted += 1
-                running += 1
+            with held_signals():  # a stop while a thread is being started would leave it waited for, for ever
+                while submitted < len(blocks) and running + len(done) < 2 * count:
+                    future = pool.submit(work, blocks[submitted], stop)
+                    future.add_done_callback(partial(_announce, finished_blocks, submitted))
+                    submitted += 1
+                    running += 1
             index, future = finished_blocks.get()
             running -= 1
             done[index] = future.result()
