@@ -6,10 +6,12 @@ they have not seen. The table for data sets that don't fit on one machine comes 
 `Estimate.on_nodes`, which also answers ``longtail estimate --nodes``.
 
     one-vs-rest   blocks * (a * values + b * features) + c * positive values
-    label tree    a * values * blocks that a row visits + b * blocks * features of a node + c * positive values
+    label tree    a * values * blocks that a row visits + b * blocks * features of a node
     forest        trees * levels * (a * values + b * rows)
 
-`values` are the non-zeros of X, `positive values` those of a row times its labels, summed up; a block is 64 labels.
+`values` are the non-zeros of X, `positive values` those of a row times its labels, summed up; a block is 64 labels. All
+of it is multiplied by (values / a million) ^ drift, since larger data leave one cache after the other behind: drift is
+fitted with the rates, to the same runs.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.optimize import nnls
@@ -70,6 +72,13 @@ class Size:
         return (8 * self.values + 8 * self.rows * self.labels_a_row + 8 * self.rows) / 1e6
 
 
+class Rates(NamedTuple):
+    """Seconds a unit of each term, and how both grow with the data."""
+
+    each: tuple[float, ...]
+    drift: float
+
+
 PAPER = (
     Size("Amazon-670K", 490_449, 135_909, 670_091, 76.0, 5.45),
     Size("Wikipedia-500K", 1_813_391, 2_381_304, 501_070, 385.0, 4.77),
@@ -83,16 +92,20 @@ FITTED = {
     "label tree": (
         *((12_000, 8000, 1024, 30.0), (24_000, 20_000, 4096, 60.0), (40_000, 40_000, 16_384, 40.0)),
         *((60_000, 30_000, 2048, 50.0), (30_000, 150_000, 16_384, 40.0), (60_000, 60_000, 65_536, 30.0)),
+        *((100_000, 60_000, 16_384, 50.0), (150_000, 100_000, 65_536, 30.0)),
     ),
     "forest": (
         *((6000, 8000, 1024, 60.0), (12_000, 8000, 1024, 30.0), (24_000, 20_000, 2048, 30.0)),
-        (12_000, 40_000, 4096, 60.0),
+        *((12_000, 40_000, 4096, 60.0), (40_000, 20_000, 1024, 40.0)),
     ),
 }
 """Rows, features, labels and values a row of the runs that rates are fitted to."""
 CHECKED = {
     "one-vs-rest": ((100_000, 60_000, 2048, 50.0), (50_000, 100_000, 8192, 40.0)),
-    "label tree": ((100_000, 60_000, 16_384, 50.0), (150_000, 100_000, 65_536, 30.0)),
+    "label tree": (
+        *((50_000, 20_000, 10_000, 30.0), (80_000, 100_000, 32_768, 60.0), (200_000, 50_000, 100_000, 30.0)),
+        (300_000, 200_000, 200_000, 40.0),
+    ),
     "forest": ((40_000, 40_000, 4096, 40.0),),
 }
 
@@ -103,7 +116,7 @@ def terms(family: str, size: Size) -> list[float]:
         return [size.blocks * size.values, size.blocks * size.features, size.positive]
     if family == "label tree":
         visits, blocks, node_values = tree_visits(size)
-        return [size.values * visits, blocks * min(node_values, size.features), size.positive]
+        return [size.values * visits, blocks * min(node_values, size.features)]
     levels = max(1.0, math.log2(size.rows / 10))
     return [TREES * levels * size.values, TREES * levels * size.rows]
 
@@ -179,36 +192,26 @@ class timed_assembly:  # noqa: N801
         BlockWeights.assemble = self._original  # type: ignore[method-assign]
 
 
-def fit_rates(family: str, runs: list[tuple[Size, float, Any]]) -> list[float]:
-    """Rates, at least 0, that give the least relative errors."""
-    rows = np.array([[term / seconds for term in terms(family, size)] for size, seconds, _ in runs])
-    scale = rows.max(axis=0)
-    return (nnls(rows / scale, np.ones(len(rows)))[0] / scale).tolist()
+def fit_rates(family: str, runs: list[tuple[Size, float, Any]]) -> Rates:
+    """Rates and a drift, at least 0, that give the least relative errors."""
+    found = []
+    for drift in np.linspace(0, 0.5, 51).tolist():
+        rows = np.array([[term * grown(size, drift) / s for term in terms(family, size)] for size, s, _ in runs])
+        scale = rows.max(axis=0)
+        rates, error = nnls(rows / scale, np.ones(len(rows)))
+        found.append((error, drift, tuple((rates / scale).tolist())))
+    _, drift, each = min(found)
+    return Rates(each, drift)
 
 
-def predicted(family: str, size: Size, rates: Sequence[float]) -> float:
+def grown(size: Size, drift: float) -> float:
+    """By how much everything takes longer than with a million values."""
+    return (size.values / 1e6) ** drift
+
+
+def predicted(family: str, size: Size, rates: Rates) -> float:
     """Processor seconds."""
-    return float(np.dot(rates, terms(family, size)))
-
-
-def drift_of(family: str, checks: list[dict[str, Any]]) -> tuple[float, float]:
-    """By how much runs take longer than predicted as values grow: an exponent, at least 0, and from where on it counts.
-
-    Caches are left behind one after the other, which no formula here knows. It is read off the checks, and applied to
-    sizes beyond them.
-    """
-    own = [check for check in checks if check["family"].startswith(family)]
-    values = np.array([check["size"]["rows"] * check["size"]["a_row"] for check in own])
-    ratios = np.log([check["measured"] / check["predicted"] for check in own])
-    if len(own) < 3:
-        return 0.0, 1.0
-    slope, offset = np.polyfit(np.log(values), ratios, 1)
-    return (0.0, 1.0) if slope <= 0 else (float(slope), float(np.exp(-offset / slope)))
-
-
-def corrected(seconds: float, size: Size, drift: tuple[float, float]) -> float:
-    """Processor seconds with the drift."""
-    return seconds * max(1.0, (size.values / drift[1]) ** drift[0])
+    return float(np.dot(rates.each, terms(family, size))) * grown(size, rates.drift)
 
 
 def memory_of_thread(family: str, size: Size) -> float:
@@ -220,22 +223,18 @@ def memory_of_thread(family: str, size: Size) -> float:
     return (8 * (size.values + size.rows) + 52 * size.features + 64 * size.labels + 64 * size.rows) / 1e6
 
 
-def on_paper(
-    rates: dict[str, list[float]],
-    bytes_of: dict[str, float],
-    drifts: dict[str, tuple[float, float]],
-    nodes: Sequence[int],
-) -> list[dict[str, Any]]:
+def on_paper(rates: dict[str, Rates], bytes_of: dict[str, float], nodes: Sequence[int]) -> list[dict[str, Any]]:
     """What each family takes on each data set, for some numbers of nodes."""
     found = []
     for size in PAPER:
         for family, own in rates.items():
-            seconds = corrected(predicted(family, size, own), size, drifts[family])
+            seconds = predicted(family, size, own)
             model = bytes_of[family] * size.positive / 1e6
             blocks = {"one-vs-rest": size.blocks, "label tree": int(tree_visits(size)[1]), "forest": TREES}[family]
             least = {"one-vs-rest": seconds / blocks * 3, "label tree": 0.0, "forest": seconds / TREES}[family]
             if family == "label tree":
-                least = own[0] * size.values + own[1] * size.features  # a block of the root
+                root = own.each[0] * size.values + own.each[1] * size.features
+                least = root * grown(size, own.drift)  # a block of it
             one = Estimate(
                 seconds=max(least, seconds / THREADS),
                 peak_memory_mb=0.0,
@@ -287,16 +286,16 @@ def main() -> None:
         bytes_of[family] = float(np.median([more["model_mb"] * 1e6 / size.positive for size, _, more in runs]))
         predict_us[family] = runs[-1][2]["predict_us"]
     known = json.loads((RESULTS / "tree_scaling.json").read_text())
-    for found in known["sizes"].values():
-        size = Size("", found["rows"], found["features"], found["labels"], found["values"] / found["rows"], 5.0)
-        checks.append({"family": "label tree, run of bench_tree_scaling.py", "measured": found["train_cpu_seconds"],
-                       "predicted": predicted("label tree", size, rates["label tree"]),
-                       "size": asdict(size)})  # fmt: skip
-    drifts = {family: drift_of(family, checks) for family in rates}
-    paper = on_paper(rates, bytes_of, drifts, [int(count) for count in options.nodes.split(",")])
+    found = known["sizes"]["1000000"]
+    size = Size("", found["rows"], found["features"], found["labels"], found["values"] / found["rows"], 5.0)
+    checks.append({"family": "label tree, two threads (bench_tree_scaling.py)", "measured": found["train_cpu_seconds"],
+                   "predicted": predicted("label tree", size, rates["label tree"]),
+                   "size": asdict(size)})  # fmt: skip
+    paper = on_paper(rates, bytes_of, [int(count) for count in options.nodes.split(",")])
     assembled = max((check for check in checks if check.get("assembled_s")), key=lambda check: check["model_mb"])
     figures = {
-        "rates": rates, "drift": drifts, "model_bytes_a_positive_value": bytes_of, "checks": checks, "paper": paper,
+        "rates": {family: own._asdict() for family, own in rates.items()}, "checks": checks, "paper": paper,
+        "model_bytes_a_positive_value": bytes_of,
         "runs": {family: [[asdict(size), seconds, more] for size, seconds, more in runs]
                  for family, runs in runs_of.items()},
         "predict_us": predict_us, "assembled_mb_a_second": assembled["model_mb"] / assembled["assembled_s"],
@@ -309,13 +308,14 @@ def main() -> None:
 def page(figures: dict[str, Any], runs_of: dict[str, Any]) -> str:
     """Results as Markdown."""
     lines = ["# Cost at scale", "", *(__doc__ or "").split("\n\n", 1)[1].splitlines(), "## Rates", "",
-             "| family | rates a, b, c in nanoseconds | mean error on the runs they were fitted to |",
-             "|---|---|---|"]  # fmt: skip
-    for family, rates in figures["rates"].items():
+             "| family | rates a, b, c in nanoseconds | drift | mean error on the runs they were fitted to |",
+             "|---|---|---|---|"]  # fmt: skip
+    for family, own in figures["rates"].items():
+        rates = Rates(**own)
         fitted = runs_of[family][: len(FITTED[family])]
         errors = [abs(predicted(family, size, rates) / seconds - 1) for size, seconds, _ in fitted]
-        shown = ", ".join(f"{rate * 1e9:.3g}" for rate in rates)
-        lines.append(f"| {family} | {shown} | {100 * np.mean(errors):.0f} % |")
+        shown = ", ".join(f"{rate * 1e9:.3g}" for rate in rates.each)
+        lines.append(f"| {family} | {shown} | {rates.drift:.2f} | {100 * np.mean(errors):.0f} % |")
     lines += ["", "## Checked", "", "Processor seconds of runs that the rates were not fitted to.", "",
               "| family | rows | features | labels | values a row | measured | predicted | ratio |",
               "|---|---|---|---|---|---|---|---|"]  # fmt: skip
@@ -326,12 +326,6 @@ def page(figures: dict[str, Any], runs_of: dict[str, Any]) -> str:
             f"| {check['family']} | {size['rows']:,} | {size['features']:,} | {size['labels']:,} | "
             f"{size['a_row']:.0f} | {check['measured']:,.1f} | {check['predicted']:,.1f} | {ratio:.2f} |"
         )
-    for family, (slope, begin) in figures["drift"].items():
-        if slope:
-            lines.append(
-                f"\nRuns of the {family} take longer than predicted as they grow, by (values / {begin:,.0f}) ** "
-                f"{slope:.2f}; the table below is corrected by that."
-            )
     lines += ["", f"Blocks are put together at {figures['assembled_mb_a_second']:,.0f} MB of model a second.", "",
               "## On paper", "",
               f"Nodes of {THREADS} threads at ${DOLLARS:g} an hour, 1.25 GB/s between them.", "",
