@@ -63,6 +63,8 @@ CASES = (
 )
 
 
+HEADER = 200
+"""A file of finished blocks that is no longer than this has none in it yet: bytes."""
 TORCH = ("embedding", "network")
 """Cases whose threads would not survive a fork."""
 
@@ -181,7 +183,7 @@ def disturb(case: Case, folder: Path, kills: int, rng: np.random.Generator) -> d
     before, done, ends, resumed = renew(), 0, 0, 0
     while done < kills or not ends:
         delay = float(rng.uniform(0, whole)) if done < kills else None
-        kept = (place / "model.unfinished").is_dir()
+        kept = any(file.stat().st_size > HEADER for file in (place / "model.unfinished").glob("*.blocks"))
         code, _ = run_until(forked(command([*case.arguments(folder, out), "--resume"]), log), delay)
         now = contents(out)
         Model.load(out, verify=True)
