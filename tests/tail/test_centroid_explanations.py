@@ -7,7 +7,8 @@ from longtail import CentroidReranker, InstanceForest, LabelTree, Model, OneVsRe
 from longtail.errors import InputError, ModelError
 from longtail.learners import Explanation
 from longtail.tail.centroids import LabelCentroids
-from tests.learners.contract import NO_FEATURES, assert_ranked, assert_same, small_data
+from tests.learners.contract import NO_FEATURES, assert_same, small_data
+from tests.learners.rankings import assert_ranked
 
 FOREST = {"trees": 4, "leaf_size": 3, "regularisation": 5.0}
 BASES = {

@@ -11,7 +11,8 @@ from longtail import CentroidReranker, InstanceForest, LabelTree, Model, OneVsRe
 from longtail.errors import InputError, ParameterError
 from longtail.tail import centroids as centroids_module
 from longtail.tail.centroids import LabelCentroids
-from tests.learners.contract import NO_FEATURES, MatrixContract, assert_ranked, assert_same, small_data
+from tests.learners.contract import NO_FEATURES, MatrixContract, assert_same, small_data
+from tests.learners.rankings import assert_ranked
 
 FOREST = {"trees": 4, "leaf_size": 3, "regularisation": 5.0}
 BASES = {

@@ -32,7 +32,8 @@ from longtail.learners.dial import propensity_of
 from longtail.propensity import GivenPropensity
 from longtail.tail import DialPoint, choose_tail, dial_curve
 from longtail.weighting import PW
-from tests.learners.contract import UNSEEN, MatrixContract, assert_best, assert_same, dialled, small_data
+from tests.learners.contract import UNSEEN, MatrixContract, assert_same, small_data
+from tests.learners.rankings import assert_best, dialled
 
 FOREST = {"trees": 4, "leaf_size": 3, "regularisation": 5.0}
 BASES = {

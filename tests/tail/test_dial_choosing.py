@@ -17,7 +17,8 @@ from longtail.errors import InputError, ParameterError
 from longtail.learners.linear import training
 from longtail.tail import DialPoint, choose_tail, dial_curve
 from longtail.tail.dial import TAILS
-from tests.learners.contract import assert_same, dialled, small_data
+from tests.learners.contract import assert_same, small_data
+from tests.learners.rankings import dialled
 
 
 def more_data():

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from longtail.engine.topk import TopK
 from longtail.learners.embedding.search import LabelIndex, Lanes, Link, exact_topk, kind_of_index, serves
 from longtail.learners.links import fit_link
-from tests.learners.contract import assert_best, assert_ranked
+from tests.learners.rankings import assert_best, assert_ranked
 
 PLAIN = Link(np.float32(1), np.float32(0))
 

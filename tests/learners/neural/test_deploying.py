@@ -16,8 +16,9 @@ from longtail.errors import InputError
 from longtail.learners import AdaptiveHead, AttentionHead, BiLSTM, RankingHead, WordBag
 from longtail.learners.neural.batches import TokenRows
 from longtail.learners.neural.modules.words import UnpackedBiLSTM
-from tests.learners.contract import assert_ranked, small_data
+from tests.learners.contract import small_data
 from tests.learners.neural.test_neural_classifier import as_tokens, small
+from tests.learners.rankings import assert_ranked
 
 HEADS = {
     "flat": RankingHead(dimensions=32, dropout=0.1),

@@ -26,7 +26,7 @@ from longtail.learners.neural.modules.ranking import (  # noqa: E402
     LabelWords,
 )
 from longtail.weighting import PW, get_weighting  # noqa: E402
-from tests.learners.contract import assert_best  # noqa: E402
+from tests.learners.rankings import assert_best  # noqa: E402
 
 N, PLACES, WIDTH, L = 4, 5, 6, 7
 OWN = [[0, 3], [6], [], [1, 2, 5]]
