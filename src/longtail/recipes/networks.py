@@ -98,7 +98,7 @@ def _word_bag(propensity: Propensity | str | None) -> Learner:
 
     return NeuralClassifier(
         encoder=WordBag(dimensions=512, dropout=0.3), head=RankingHead(dimensions=512, texts=False, cluster_size=None),
-        loss="bce", rate=6e-3, head_rate=6e-3, warm_up=0.05, weight_decay=0.0, batch=128, at_once=128, passes=10,
+        loss="bce", rate=6e-3, head_rate=6e-3, warm_up=0.05, weight_decay=0.0, batch=128, at_once=128, passes=14,
     )  # fmt: skip
 
 
