@@ -209,9 +209,11 @@ def parts_of(name: str, data: Path) -> tuple[Any, Any]:
 
 def base_of(variant: str) -> str | None:
     """What a variant is compared with: the same without the weighting, or without what it adds."""
-    for added, plain in (("pw-cb-", ""), ("pw-", ""), (" features=tfidf+embedding", "")):
-        if variant.startswith(added) or (added.startswith(" ") and added in variant):
-            return variant.replace(added, plain, 1)
+    for added in ("pw-cb-", "pw-"):
+        if variant.startswith(added):
+            return variant.removeprefix(added)
+    if " features=tfidf+embedding" in variant:
+        return variant.partition(" features=")[0]
     if variant.startswith("xgrank ") and "label_texts=none" not in variant:
         return variant.replace("xgrank", "xgrank-bce", 1)
     return variant.removesuffix(" label_texts=none") if "label_texts=none" in variant else None
