@@ -159,7 +159,7 @@ NETWORKS = (
     ),
     Recipe(
         "pw-aplc-xlnet",
-        "aplc-xlnet whose true labels cost 2/p - 1, scaled to a mean of 1.",
+        "aplc-xlnet whose true labels cost 2/p - 1, scaled in each cluster.",
         PW_PAPER,
         _aplc("pw"),
     ),

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 torch = pytest.importorskip("torch", reason="the networks are trained with torch")
 
-from longtail.learners import CNN, AttentionHead, RankingHead  # noqa: E402
+from longtail.learners import CNN, AdaptiveHead, AttentionHead, RankingHead  # noqa: E402
 from longtail.learners.neural.batches import TokenRows  # noqa: E402
 from longtail.learners.neural.heads import Costing  # noqa: E402
 from longtail.learners.neural.modules.adaptive import AdaptiveClusters  # noqa: E402
@@ -25,7 +25,7 @@ from longtail.learners.neural.modules.ranking import (  # noqa: E402
     LabelVectors,
     LabelWords,
 )
-from longtail.weighting import PW, get_weighting  # noqa: E402
+from longtail.weighting import PW, Weighting, get_weighting  # noqa: E402
 from tests.learners.rankings import assert_best  # noqa: E402
 
 N, PLACES, WIDTH, L = 4, 5, 6, 7
@@ -224,6 +224,27 @@ def test_biases_begin_at_what_is_known_of_all_rows():
     np.testing.assert_allclose(copied.first_biases(2 * counts), plain, rtol=1e-6)
     inside = Costing(get_weighting(None), 100).first_biases(counts, np.array([20, 20, 0]))
     np.testing.assert_allclose(inside, np.log([20.5 / 0.5, 2.5 / 18.5, 1.0]), rtol=1e-6)
+
+
+def test_costs_of_gated_labels_are_scaled_in_each_cluster():
+    """By hand: of the two frequent labels one costs twice the other, and so it is with the rare ones; means of 2."""
+
+    class Rarity(Weighting):
+        rescale = False
+
+        def _positive(self, counts, n_rows):
+            return 60.0 / counts
+
+    counts = np.array([10, 60, 30, 20])
+    rows = sp.csr_array((np.ones(120, np.float32), np.repeat(np.arange(4), counts), np.arange(121)), shape=(120, 4))
+    head = AdaptiveHead(clusters=2, hidden=4)
+    tokens = TokenRows(sp.csr_array(np.ones((120, 3), np.float32)))
+    (level,) = head.levels(tokens, rows, None, 0, 1)
+    encoder = CNN(filters=4, hidden=8).build(tokens, 3)
+    made = head.build(level, encoder, "bce", Costing(Rarity(), 120))
+    assert made.order.tolist() == [1, 2, 3, 0]  # costs 1, 2 | 3, 6
+    np.testing.assert_allclose(made.costs, [4 / 3, 8 / 3, 4 / 3, 8 / 3], rtol=1e-6)
+    assert head.build(level, encoder, "bce", Costing(get_weighting(None), 120)).costs is None
 
 
 def test_the_bias_that_all_labels_share_begins_at_their_mean_share():

@@ -61,6 +61,21 @@ class Costing:
         """Costs whose mean is 1."""
         return self.weighting.costs(counts // (1 + self.copies), self.n_rows).rescaled().positive
 
+    def costs_in_parts(
+        self, counts: npt.NDArray[np.int64], parts: Sequence[npt.NDArray[np.int64]]
+    ) -> npt.NDArray[np.float32]:
+        """Costs whose mean in each part of the labels is the number of all labels over those of the part.
+
+        So the published code of PW-APLC-XLNet scales them: the cost of a frequent label then depends on the other
+        frequent ones, not on how many rare ones there are.
+        """
+        found = self.weighting.costs(counts // (1 + self.copies), self.n_rows).positive.copy()
+        if (found == 1).all():
+            return found
+        for part in parts:
+            found[part] *= len(found) / found[part].sum()
+        return found
+
     def first_biases(
         self, counts: npt.NDArray[np.int64], among: npt.NDArray[np.int64] | None = None
     ) -> npt.NDArray[np.float32]:
@@ -327,14 +342,12 @@ class AdaptiveHead(Head):
         """Make the module."""
         from longtail.learners.neural.modules.adaptive import AdaptiveClusters
 
+        order, ends = level.arrays["order"], [int(end) for end in level.arrays["ends"]]
+        costs = None
+        if costing is not None and level.Y is not None:
+            costs = torch_costs(costing.costs_in_parts(_counts(level), np.split(order, ends[:-1])))
         return AdaptiveClusters(
-            encoder.vector_width,
-            _tensor(level.arrays["order"]),
-            [int(end) for end in level.arrays["ends"]],
-            int(self.hidden),
-            int(self.shrink),
-            float(self.dropout),
-            _costs(costing, level),
+            encoder.vector_width, _tensor(order), ends, int(self.hidden), int(self.shrink), float(self.dropout), costs
         )
 
     def _check_parameters(self) -> None:

@@ -65,8 +65,8 @@ class NeuralClassifier(NeuralRanker):
     loss : {"bce", "grank", "margin", "negative-mining"}
         Each label on its own; the true labels against the others as groups, of X-GRank; and the margin losses of GLaS.
     weighting : Weighting or str, optional
-        Per-label costs, for instance ``PW()`` or ``"pw-cb"``, scaled so that their mean is 1. Clusters of labels have
-        costs of their own, from their own counts.
+        Per-label costs, for instance ``PW()`` or ``"pw-cb"``, scaled so that their mean is 1; in each cluster of
+        `AdaptiveHead` it is the number of clusters. Clusters of labels have costs of their own, from their own counts.
     label_texts : sequence of str, optional
         A text for each label, for the heads that use them.
     passes : int
