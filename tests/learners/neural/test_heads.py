@@ -244,7 +244,13 @@ def test_costs_of_gated_labels_are_scaled_in_each_cluster():
     made = head.build(level, encoder, "bce", Costing(Rarity(), 120))
     assert made.order.tolist() == [1, 2, 3, 0]  # costs 1, 2 | 3, 6
     np.testing.assert_allclose(made.costs, [4 / 3, 8 / 3, 4 / 3, 8 / 3], rtol=1e-6)
-    assert head.build(level, encoder, "bce", Costing(get_weighting(None), 120)).costs is None
+    plain = head.build(level, encoder, "bce", Costing(get_weighting(None), 120))
+    assert plain.costs is None
+    # Gates open for the 30 of 120 rows with a rare label; of these 30, 20 and 10 have each.
+    biases = [60.5 / 60.5, 30.5 / 90.5, 30.5 / 90.5]
+    np.testing.assert_allclose(plain.head.bias.detach(), np.log(biases), rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(plain.tails[0][-1].bias.detach(), np.log([20.5 / 10.5, 10.5 / 20.5]), rtol=1e-5)
+    np.testing.assert_allclose(made.head.bias.detach()[:2], np.log([4 / 3, 8 / 3]) + np.log(biases[:2]), rtol=1e-5)
 
 
 def test_the_bias_that_all_labels_share_begins_at_their_mean_share():

@@ -77,16 +77,21 @@ class Costing:
         return found
 
     def first_biases(
-        self, counts: npt.NDArray[np.int64], among: npt.NDArray[np.int64] | None = None
+        self,
+        counts: npt.NDArray[np.int64],
+        among: npt.NDArray[np.int64] | None = None,
+        costs: npt.NDArray[np.float32] | None = None,
     ) -> npt.NDArray[np.float32]:
         """Log-odds of labels before anything is known of a row: of what their own rows cost to what the others do.
 
         `among` are the rows that a label is looked for in, all of them when left out. From 0, a bias of a rare label
-        would take thousands of steps to get there: it moves by one rate a step at most.
+        would take thousands of steps to get there: it moves by one rate a step at most. `costs` are those of the labels
+        where they are not scaled together.
         """
         own = counts / (1 + self.copies)
         others = (self.n_rows if among is None else among / (1 + self.copies)) - own
-        return np.log(self.costs(counts) * (own + 0.5) / (others + 0.5)).astype(np.float32)
+        costs = self.costs(counts) if costs is None else costs
+        return np.log(costs * (own + 0.5) / (others + 0.5)).astype(np.float32)
 
 
 class Head(BaseEstimator):
@@ -343,12 +348,22 @@ class AdaptiveHead(Head):
         from longtail.learners.neural.modules.adaptive import AdaptiveClusters
 
         order, ends = level.arrays["order"], [int(end) for end in level.arrays["ends"]]
-        costs = None
+        parts, counts, costs = np.split(order, ends[:-1]), None, None
         if costing is not None and level.Y is not None:
-            costs = torch_costs(costing.costs_in_parts(_counts(level), np.split(order, ends[:-1])))
-        return AdaptiveClusters(
-            encoder.vector_width, _tensor(order), ends, int(self.hidden), int(self.shrink), float(self.dropout), costs
-        )
+            counts = _counts(level)
+            costs = costing.costs_in_parts(counts, parts)
+        made = AdaptiveClusters(
+            encoder.vector_width, _tensor(order), ends, int(self.hidden), int(self.shrink), float(self.dropout),
+            None if costs is None else torch_costs(costs),
+        )  # fmt: skip
+        if costing is not None and counts is not None:
+            rows = [int((np.diff(level.Y[:, part].indptr) > 0).sum()) for part in parts[1:]]
+            among = np.full(level.n_labels, level.Y.shape[0], np.int64)
+            for part, own in zip(parts[1:], rows, strict=True):
+                among[part] = own
+            gates = costing.first_biases(np.array(rows, np.int64), costs=np.ones(len(rows), np.float32))
+            made.begin_at(_tensor(costing.first_biases(counts, among, costs)), _tensor(gates))
+        return made
 
     def _check_parameters(self) -> None:
         check_whole(self, clusters=1, hidden=1, shrink=1)

@@ -58,7 +58,7 @@ class AdaptiveClusters(HeadModule):
         self.dropout = Dropout(dropout)
         self.project = nn.Linear(vector_width, hidden)
         n_tails = len(ends) - 1
-        self.head = nn.Linear(hidden, ends[0] + n_tails, bias=False)
+        self.head = nn.Linear(hidden, ends[0] + n_tails)
         tails = []
         for number in range(n_tails):
             thin = max(1, hidden // shrink ** (number + 1))
@@ -68,6 +68,13 @@ class AdaptiveClusters(HeadModule):
         self.register_buffer("order", order)
         self.register_buffer("places", torch.argsort(order))
         self.register_buffer("costs", None if costs is None else costs[order], persistent=False)
+
+    def begin_at(self, labels: Tensor, gates: Tensor) -> None:
+        """Let the biases of labels and gates begin at these log-odds."""
+        ordered, first = labels[self.order], self.ends[0]
+        self.head.bias.data.copy_(torch.cat([ordered[:first], gates]))
+        for tail, (begin, end) in zip(self.tails, pairwise(self.ends), strict=True):
+            tail[-1].bias.data.copy_(ordered[begin:end])
 
     def loss(self, encoded: Encoded, truth: Truth, share: float, candidates: Candidates | None) -> Tensor:
         """Mean of the head's loss and of the losses of the clusters with a true label of the row."""
