@@ -20,6 +20,7 @@ from longtail.engine.cluster_task import Refusal, run_block, warm_up
 from longtail.engine.memory import machine_memory
 from longtail.engine.pool import thread_count
 from longtail.engine.portable import Portable, inside, own, plain, with_arrays
+from longtail.engine.stopping import is_stopping
 from longtail.errors import InputError, Interrupted, LongtailError, MissingExtraError, ParameterError
 
 EngineName = Literal["threads", "ray"]
@@ -143,7 +144,7 @@ class RayCluster:
                     sent = task.remote(__version__, references, work.method, plain_block(block), work.cpus)
                     running[sent] = submitted
                     submitted += 1
-                if self._interrupted:
+                if self._interrupted or is_stopping():
                     raise Interrupted("Stopped.")
                 ready, _ = ray.wait(list(running), timeout=_LOOKED_EVERY)
                 for reference in ready:
@@ -160,7 +161,7 @@ class RayCluster:
         finally:
             for reference in running:
                 with suppress(Exception):
-                    ray.cancel(reference, force=self._interrupted)
+                    ray.cancel(reference, force=self._interrupted or is_stopping())
             with self._lock:
                 self._runs -= 1
 

@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any, NoReturn
 
+from longtail.engine.stopping import is_stopping
+
 _LONGEST = 5.0  # seconds that a signal is held back
 
 
@@ -24,15 +26,15 @@ class HeldSignals:
 
     @property
     def came(self) -> bool:
-        """Whether to keep what is done and stop."""
-        return self._came is not None
+        """Whether to keep what is done and stop: a signal came, or another thread asks for it."""
+        return self._came is not None or is_stopping()
 
     def deliver(self) -> NoReturn:
         """Do what the signal would have done when it came, which is to raise a KeyboardInterrupt."""
-        number = self._came or signal.SIGINT
-        self._came = None
+        number, self._came = self._came, None
         self._let_go()
-        self._before[number](number, None)
+        if number is not None:
+            self._before[number](number, None)
         raise KeyboardInterrupt
 
     def _hold(self, number: int, frame: FrameType | None) -> None:
@@ -87,5 +89,5 @@ def held_signals(hold: bool = True) -> Iterator[HeldSignals]:
         yield held
     finally:
         held._let_go()
-        if held.came:  # however the block ended: a signal is never lost
+        if held._came is not None:  # however the block ended: a signal is never lost
             held.deliver()
