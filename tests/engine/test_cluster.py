@@ -414,3 +414,26 @@ def test_arrays_are_exchanged_wherever_they_are():
     for empty in (np.empty(0), np.empty((0, 3), np.int32)):
         empty.flags.writeable = False
         assert writable(empty).shape == empty.shape
+@pytest.mark.slow
+@pytest.mark.parametrize("moment", ["start_head_processes", "start_ray_processes"])
+def test_a_termination_while_ray_starts_ends_as_elsewhere(tmp_path, moment):
+    """Ray's own handler would end the process without a word."""
+    write_xc(Dataset(*small_data(n_rows=40)), tmp_path / "train.txt")
+    code = (
+        "import os, signal, ray\n"
+        "from ray._private import node\n"
+        f"begin = node.Node.{moment}\n"
+        "def told(self, *more, **named):\n"
+        "    os.kill(os.getpid(), signal.SIGTERM)\n"
+        "    return begin(self, *more, **named)\n"
+        f"node.Node.{moment} = told\n"
+        "from longtail.app.cli import main; main()\n"
+    )
+    command = [sys.executable, "-c", code, "train", "popularity", "train.txt", "--out", "model", "--cluster", "local"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 143, done.stderr
+    assert done.stderr.splitlines()[-1].startswith("Stopped while starting Ray. No model was written.")
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "model").exists()
+
+

@@ -12,6 +12,7 @@ import time
 import weakref
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
+from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Literal, get_args
 
@@ -20,6 +21,7 @@ from longtail.engine.cluster_task import Refusal, run_block, warm_up
 from longtail.engine.memory import machine_memory
 from longtail.engine.pool import thread_count
 from longtail.engine.portable import Portable, inside, own, plain, with_arrays
+from longtail.engine.signals import held_signals
 from longtail.engine.stopping import is_stopping
 from longtail.errors import InputError, Interrupted, LongtailError, MissingExtraError, ParameterError
 
@@ -273,19 +275,30 @@ def _join(ray: Any, address: str | None, cores: int, is_here: bool) -> None:
     try:
         with _own_signals(), _loopback_alone() if is_here else nullcontext():
             ray.init(**how, **({"_node_ip_address": "127.0.0.1"} if is_here else {}))
-    except (ConnectionError, RuntimeError, ValueError, TimeoutError, OSError) as error:
+    except KeyboardInterrupt:
+        ray.shutdown()
+        raise Interrupted(f"Stopped while {'starting Ray' if address is None else 'joining the cluster'}.") from None
+    except Exception as error:
         raise _unreachable(address, error) from error
 
 
 @contextmanager
 def _own_signals() -> Iterator[None]:
-    """Take back what Ray does when the process is told to terminate: we stop Ray ourselves."""
-    before = signal.getsignal(signal.SIGTERM)
-    try:
-        yield
-    finally:
-        if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, before)
+    """Hold Ctrl-C and SIGTERM back while Ray starts, and keep it from ending the process when SIGTERM comes.
+
+    We stop Ray ourselves.
+    """
+    utils: Any = import_module("ray._private.utils")
+    setting = getattr(utils, "set_sigterm_handler", None)
+    with held_signals():
+        ours = signal.getsignal(signal.SIGTERM)
+        utils.set_sigterm_handler = lambda handler: None
+        try:
+            yield
+        finally:
+            utils.set_sigterm_handler = setting
+            if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) != ours:
+                signal.signal(signal.SIGTERM, ours)  # a Ray that sets it in another way
 
 
 @contextmanager
