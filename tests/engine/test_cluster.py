@@ -172,6 +172,33 @@ def test_results_come_in_order_and_few_wait(joined):
         begun.append(index)
         return seconds[index]
 
+def test_what_the_store_has_no_room_for_is_a_sentence(joined, monkeypatch):
+    def full(value):
+        raise ray.exceptions.ObjectStoreFullError("The local object store is full of objects that are still in scope.")
+
+    monkeypatch.setattr(joined._ray, "put", full)
+    with pytest.raises(InputError, match=r"^The object store of the cluster has no room for the rows \(Obj"):
+        list(run_blocks(Portable(Worker(), "square"), range(2)))
+    with pytest.raises(InputError, match=r"more of it \(ray start --object-store-memory\)"):
+        joined.together(Worker(), "square", (1, 0))
+
+
+def test_a_cluster_that_fails_is_a_sentence(joined, monkeypatch):
+    def broken(*references, timeout=None):
+        raise ray.exceptions.RaySystemError("The head is gone.")
+
+    monkeypatch.setattr(joined._ray, "wait", broken)
+    with pytest.raises(InputError, match=r"^The cluster failed \(RaySystemError\): .*The head is gone; mend it, then"):
+        list(run_blocks(Portable(Worker(), "square"), range(2)))
+
+
+def test_a_worker_keeps_what_one_run_needs(joined):
+    """The rows and the working memory of a trainer go before those of the next one come."""
+    for owner in (Holder(1), Holder(2), Holder(3)):
+        for held in run_blocks(Portable(owner, "held"), range(4)):
+            assert held == [owner.number]
+
+
     results = run_blocks(Portable(Worker(), "sleep", pack=pack), range(len(seconds)))
     assert next(results) == 0.4
     assert len(begun) <= 12

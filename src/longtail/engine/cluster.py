@@ -138,7 +138,7 @@ class RayCluster:
         submitted = next_out = 0
         task = self._task.options(num_cpus=work.cpus, max_retries=_RETRIES, name=f"longtail {work.method}")
         try:
-            references = [self._reference(work.owner), ray.put(with_arrays(work.shared, plain))]
+            references = [self._reference(work.owner), self._stored(work.shared)]
             while next_out < len(blocks):
                 room = 2 * max(1, self.cpus // work.cpus)
                 while submitted < len(blocks) and len(running) < room and len(running) + len(waiting) < 2 * room:
@@ -168,6 +168,8 @@ class RayCluster:
                 self._runs -= 1
 
     def together(self, owner: Any, method: str, arguments: tuple[Any, ...]) -> Any:
+        except ray.exceptions.RayError as error:
+            raise _failed(error) from None
         """Call a method in a process for each GPU, or for each core, which train one network together.
 
         They join `torch.distributed` through Ray Train. Gives what the first one gives.
@@ -205,7 +207,7 @@ class RayCluster:
         known = self._put.get(id(owner))
         if known is not None and known[1]() is owner:
             return known[0]
-        reference, number, put = self._ray.put(with_arrays(owner, plain)), id(owner), self._put
+        reference, number, put = self._stored(owner), id(owner), self._put
 
         def forget(_: object) -> None:
             put.pop(number, None)
@@ -234,12 +236,25 @@ class RayCluster:
         except exceptions.TaskCancelledError:
             raise Interrupted("Stopped.") from None
         except exceptions.RayError as error:
-            said = " ".join(str(error).split())[:300]
-            raise InputError(f"The cluster failed ({type(error).__name__}): {said}; mend it, then resume.") from None
+            raise _failed(error) from None
         if isinstance(found, Refusal):
             raise found.error()
         return found
 
+
+    def _stored(self, value: Any) -> Any:
+        """Put something into the store, and give where it is."""
+        from ray import exceptions
+
+        try:
+            return self._ray.put(with_arrays(value, plain))
+        except (exceptions.ObjectStoreFullError, exceptions.OutOfDiskError) as error:
+            raise InputError(
+                f"The object store of the cluster has no room for the rows ({type(error).__name__}): start its nodes "
+                "with more of it (ray start --object-store-memory), or free disk space where Ray spills to."
+            ) from None
+        except exceptions.RayError as error:
+            raise _failed(error) from None
 
 def plain_block(block: Any) -> Any:
     """A block as it travels: arrays that are mapped from a file travel as plain ones."""
@@ -269,6 +284,12 @@ def _join(ray: Any, address: str | None, cores: int, is_here: bool) -> None:
     how: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
     if address is None:
         store = max(min(_STORE, machine_memory() // 5), 80_000_000)
+def _failed(error: Exception) -> InputError:
+    """Say in one sentence what became of a cluster."""
+    said = " ".join(str(error).split()).rstrip(".")[:300]
+    return InputError(f"The cluster failed ({type(error).__name__}): {said}; mend it, then resume.")
+
+
         how |= {"address": "local", "num_cpus": cores, "object_store_memory": store, "include_dashboard": False}
     else:
         how["address"] = address
