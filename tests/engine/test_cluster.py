@@ -12,14 +12,18 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
+from typer.testing import CliRunner
 
 from longtail import InstanceForest, JainPropensity, LabelTree, Model, OneVsRest, recipe, resumable, use_engine
+from longtail.app.cli.program import program
 from longtail.app.reproduce.jobs import Job, Runner
 from longtail.app.reproduce.methods import Ours
 from longtail.app.reproduce.sets import AtHand
 from longtail.app.tuning.search import Search
 from longtail.corpus import Dataset, write_npz, write_xc
 from longtail.engine import cluster as engine_cluster
+from longtail.engine import cluster_task
+from longtail.engine.checkpoint import Checkpoint
 from longtail.engine.pool import limit_threads, run_blocks, thread_count
 from longtail.engine.portable import Portable, current_engine, own, with_arrays, writable
 from longtail.engine.spool import BlockSpool
@@ -81,6 +85,16 @@ class Worker:
 
     def writes(self, number, stop):
         return self.numbers.flags.writeable, np.zeros(3)
+
+
+class Holder:
+    """Says which of its kind are held in a process."""
+
+    def __init__(self, number):
+        self.number = number
+
+    def held(self, block, stop):
+        return [value.number for value in cluster_task._held.values() if isinstance(value, Holder)]
 
 
 def digest_of(learner, folder):
@@ -385,7 +399,7 @@ def test_without_an_address_a_cluster_is_started_and_stopped():
         "print(ray.is_initialized())\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["127.0.0.1", "1", "[[0]]", "False"]
+    assert done.stdout.split() == ["127.0.0.1", "1", "[[0]]", "memory_limit", "False"]
     assert done.stderr == ""
 
 
@@ -463,4 +477,14 @@ def test_a_termination_while_ray_starts_ends_as_elsewhere(tmp_path, moment):
     assert "Traceback" not in done.stderr
     assert not (tmp_path / "model").exists()
 
+
+        "    try: OneVsRest(memory_limit='2GB').fit([[1, 0], [0, 1]], [[1, 0], [0, 1]])\n"
+        "    except ValueError as error: print(error.name if 'train on threads' in str(error) else error)\n"
+    def test_a_limit_that_a_ray_of_its_own_would_not_keep(self, tmp_path):
+        write_xc(Dataset(*small_data(n_rows=40)), tmp_path / "train.txt")
+        more = ["--out", tmp_path / "model", "--cluster", "local", "--memory-limit", "2GB"]
+        done = CliRunner().invoke(program, ["train", "dismec", str(tmp_path / "train.txt"), *map(str, more)])
+        assert done.exit_code == 2
+        assert "--memory-limit must be left out with a Ray of its own on this machine" in done.stderr
+        assert not (tmp_path / "model").exists()
 

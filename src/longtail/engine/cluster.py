@@ -79,8 +79,8 @@ def use_engine(engine: EngineName = "ray", *, address: str | None = None, thread
         return
     if find_spec("ray") is None:
         raise MissingExtraError("Training on a cluster", "ray")
-    with _connected(address, cores):
-        cluster = RayCluster()
+    with _connected(address, cores) as is_own:
+        cluster = RayCluster(is_own=is_own)
         with inside(cluster):
             try:
                 yield
@@ -94,9 +94,16 @@ def use_engine(engine: EngineName = "ray", *, address: str | None = None, thread
 class RayCluster:
     """A Ray cluster that this process has joined."""
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    is_own : bool
+        Whether it was started on this machine for this program alone.
+    """
+
+    def __init__(self, *, is_own: bool = False) -> None:
         import ray
 
+        self.is_own = is_own
         self._ray: Any = ray
         self._task = ray.remote(run_block)
         self._put: dict[int, tuple[Any, weakref.ref[Any]]] = {}
@@ -262,8 +269,11 @@ def plain_block(block: Any) -> Any:
 
 
 @contextmanager
-def _connected(address: str | None, cores: int) -> Iterator[None]:
-    """Join a cluster, or start one on this machine; who has joined one already stays there."""
+def _connected(address: str | None, cores: int) -> Iterator[bool]:
+    """Join a cluster, or start one on this machine; who has joined one already stays there.
+
+    Gives whether one was started.
+    """
     if address is not None:
         address = _reachable(address)
     is_here = address is None or address.rpartition(":")[0] in _LOOPBACK_HOSTS
@@ -274,7 +284,7 @@ def _connected(address: str | None, cores: int) -> Iterator[None]:
         if is_ours:
             _join(ray, address, cores, is_here)
     try:
-        yield
+        yield is_ours and address is None
     finally:
         if is_ours:
             ray.shutdown()

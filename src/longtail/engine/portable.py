@@ -62,6 +62,10 @@ class Engine(Protocol):
     def cpus(self) -> int:
         """Cores that it has now."""
 
+    @property
+    def is_own(self) -> bool:
+        """Whether it was started on this machine for this program alone, whose memory its processes take."""
+
     def run(
         self, work: Portable, blocks: Sequence[Any], finished: Callable[[int], None]
     ) -> Generator[Any]:  # pragma: no cover
