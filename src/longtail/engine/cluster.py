@@ -92,7 +92,7 @@ def use_engine(engine: EngineName = "ray", *, address: str | None = None, thread
 
 
 class RayCluster:
-    """A Ray cluster that this process has joined."""
+    """A Ray cluster that this process has joined.
 
     Parameters
     ----------
@@ -136,9 +136,10 @@ class RayCluster:
             return
         self._last_seen = time.monotonic()
         self._check_cores(work.cpus)
-        with self._lock:
-            self._interrupted = self._interrupted and self._runs > 0  # a stop is for the runs of its time
-            self._runs += 1
+        with self._counted():
+            yield from self._run(work, blocks, finished)
+
+    def _run(self, work: Portable, blocks: Sequence[Any], finished: Callable[[int], None]) -> Generator[Any]:
         ray = self._ray
         running: dict[Any, int] = {}
         waiting: dict[int, Any] = {}
@@ -167,16 +168,14 @@ class RayCluster:
         except KeyboardInterrupt:
             self._interrupted = True
             raise
+        except ray.exceptions.RayError as error:
+            raise _failed(error) from None
         finally:
             for reference in running:
                 with suppress(Exception):
                     ray.cancel(reference, force=self._interrupted or is_stopping())
-            with self._lock:
-                self._runs -= 1
 
     def together(self, owner: Any, method: str, arguments: tuple[Any, ...]) -> Any:
-        except ray.exceptions.RayError as error:
-            raise _failed(error) from None
         """Call a method in a process for each GPU, or for each core, which train one network together.
 
         They join `torch.distributed` through Ray Train. Gives what the first one gives.
@@ -184,9 +183,31 @@ class RayCluster:
         from longtail.engine.cluster_training import run_together
 
         ray = self._ray
-        references = [ray.put(with_arrays(thing, plain)) for thing in (owner, arguments)]
-        gpus = int(ray.cluster_resources().get("GPU", 0))
-        return run_together(ray, references, method, self.cpus, gpus)
+        references = [self._stored(thing) for thing in (owner, arguments)]
+        self._last_seen = time.monotonic()
+        try:
+            with self._counted():
+                return run_together(
+                    ray,
+                    references,
+                    method,
+                    lambda: (self.cpus, int(ray.cluster_resources().get("GPU", 0))),
+                    lambda: self._interrupted or is_stopping(),
+                )
+        except ray.exceptions.RayError as error:
+            raise _failed(error) from None
+
+    @contextmanager
+    def _counted(self) -> Iterator[None]:
+        """Count a run: a stop is for the runs of its time."""
+        with self._lock:
+            self._interrupted = self._interrupted and self._runs > 0
+            self._runs += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._runs -= 1
 
     def _check_cores(self, wanted: int) -> None:
         """Refuse tasks of more cores than any node has, which would wait for ever."""
@@ -222,6 +243,20 @@ class RayCluster:
         self._put[number] = reference, weakref.ref(owner, forget)
         return reference
 
+    def _stored(self, value: Any) -> Any:
+        """Put something into the store, and give where it is."""
+        from ray import exceptions
+
+        try:
+            return self._ray.put(with_arrays(value, plain))
+        except (exceptions.ObjectStoreFullError, exceptions.OutOfDiskError) as error:
+            raise InputError(
+                f"The object store of the cluster has no room for the rows ({type(error).__name__}): start its nodes "
+                "with more of it (ray start --object-store-memory), or free disk space where Ray spills to."
+            ) from None
+        except exceptions.RayError as error:
+            raise _failed(error) from None
+
     def _result(self, reference: Any) -> Any:
         from ray import exceptions
 
@@ -249,19 +284,11 @@ class RayCluster:
         return found
 
 
-    def _stored(self, value: Any) -> Any:
-        """Put something into the store, and give where it is."""
-        from ray import exceptions
+def _failed(error: Exception) -> InputError:
+    """Say in one sentence what became of a cluster."""
+    said = " ".join(str(error).split()).rstrip(".")[:300]
+    return InputError(f"The cluster failed ({type(error).__name__}): {said}; mend it, then resume.")
 
-        try:
-            return self._ray.put(with_arrays(value, plain))
-        except (exceptions.ObjectStoreFullError, exceptions.OutOfDiskError) as error:
-            raise InputError(
-                f"The object store of the cluster has no room for the rows ({type(error).__name__}): start its nodes "
-                "with more of it (ray start --object-store-memory), or free disk space where Ray spills to."
-            ) from None
-        except exceptions.RayError as error:
-            raise _failed(error) from None
 
 def plain_block(block: Any) -> Any:
     """A block as it travels: arrays that are mapped from a file travel as plain ones."""
@@ -294,12 +321,6 @@ def _join(ray: Any, address: str | None, cores: int, is_here: bool) -> None:
     how: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
     if address is None:
         store = max(min(_STORE, machine_memory() // 5), 80_000_000)
-def _failed(error: Exception) -> InputError:
-    """Say in one sentence what became of a cluster."""
-    said = " ".join(str(error).split()).rstrip(".")[:300]
-    return InputError(f"The cluster failed ({type(error).__name__}): {said}; mend it, then resume.")
-
-
         how |= {"address": "local", "num_cpus": cores, "object_store_memory": store, "include_dashboard": False}
     else:
         how["address"] = address
