@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 import time
 
 import numpy as np
@@ -17,8 +20,8 @@ from longtail.app.plans import plan_of
 from longtail.app.tuning.front import Point, front_of, picks_of
 from longtail.app.tuning.search import Search
 from longtail.app.tuning.space import has_dial, space_of
+from longtail.corpus import generate, save
 from longtail.corpus import load as load_rows
-from longtail.corpus import save
 from longtail.corpus.dataset import Dataset
 from longtail.metrics import evaluate
 from longtail.recipes import find, recipes
@@ -162,8 +165,71 @@ def test_what_was_found_before_an_interruption_is_told(rows, tmp_path, monkeypat
     options = ["--recipes", "dismec,pw-dismec", "--folds", 2, "--threads", 1, "--out", tmp_path / "model"]
     done = run("tune", rows, "--budget", "60s", *options)
     assert done.exit_code == 130, done.output
-    assert "stopped before its time" in done.output
+    assert "The search was stopped before its time was over: what " in done.stderr
+    assert "can't be resumed; the commands above train the picks." in done.stderr
     assert "nothing beats on both" in done.stdout
+    assert not (tmp_path / "model").exists()
+
+
+TUNE = """
+import sys
+from longtail.app.cli import main
+from longtail.app.tuning.search import Search
+
+judged = Search._judged
+
+def told(search, recipe, settings):
+    sys.stderr.write(f"begun {recipe}\\n")
+    found = judged(search, recipe, settings)
+    sys.stderr.write(f"ended {recipe}\\n")
+    return found
+
+Search._judged = told
+main()
+"""
+
+
+@pytest.fixture(scope="module")
+def many_rows(tmp_path_factory):
+    path = tmp_path_factory.mktemp("tune") / "rows.txt"
+    save(generate(20_000, 1500, 3000, features_per_row=40.0, seed=0), path)
+    return path
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("sent", "code", "more"),
+    [
+        (signal.SIGTERM, 143, ["--jobs", "2"]),
+        (signal.SIGINT, 130, ["--jobs", "1"]),
+        pytest.param(signal.SIGTERM, 143, ["--cluster", "local"], marks=pytest.mark.xdist_group("cluster")),
+    ],
+)
+def test_a_signal_stops_the_trials_and_keeps_what_ended(many_rows, tmp_path, sent, code, more):
+    """A forest of these rows takes a minute, and the search ten."""
+    if "--cluster" in more:
+        pytest.importorskip("ray", reason="needs the extra ray")
+    options = ["--recipes", "popularity,fastxml", "--folds", "2", "--threads", "2", "--out", str(tmp_path / "model")]
+    command = [sys.executable, "-c", TUNE, "tune", str(many_rows), "--budget", "10m", *options, *more]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    wanted, seen = {"ended popularity", "begun fastxml"}, []
+    while wanted - set(seen):
+        line = process.stderr.readline()
+        assert line, seen
+        seen.append(line.strip())
+    time.sleep(2.0)
+    process.send_signal(sent)
+    start = time.monotonic()
+    given, said = process.communicate(timeout=120)
+    assert time.monotonic() - start < 15, "within seconds, more on a machine that is busy"
+    assert process.returncode == code, said
+    assert "Traceback" not in said
+    assert "ended fastxml" not in said
+    last = said.splitlines()[-1]
+    assert last.startswith("The search was stopped before its time was over: what 1 trial gave stands above.")
+    assert last.endswith("model was not trained. A search can't be resumed; the commands above train the picks.")
+    assert "balanced  longtail train popularity" in given
+    assert "1 trials were trained to the end" in given
     assert not (tmp_path / "model").exists()
 
 

@@ -12,14 +12,18 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
+from typer.testing import CliRunner
 
 from longtail import InstanceForest, JainPropensity, LabelTree, Model, OneVsRest, recipe, resumable, use_engine
+from longtail.app.cli.program import program
 from longtail.app.reproduce.jobs import Job, Runner
 from longtail.app.reproduce.methods import Ours
 from longtail.app.reproduce.sets import AtHand
 from longtail.app.tuning.search import Search
 from longtail.corpus import Dataset, write_npz, write_xc
 from longtail.engine import cluster as engine_cluster
+from longtail.engine import cluster_task
+from longtail.engine.checkpoint import Checkpoint
 from longtail.engine.pool import limit_threads, run_blocks, thread_count
 from longtail.engine.portable import Portable, current_engine, own, with_arrays, writable
 from longtail.engine.spool import BlockSpool
@@ -81,6 +85,16 @@ class Worker:
 
     def writes(self, number, stop):
         return self.numbers.flags.writeable, np.zeros(3)
+
+
+class Holder:
+    """Says which of its kind are held in a process."""
+
+    def __init__(self, number):
+        self.number = number
+
+    def held(self, block, stop):
+        return [value.number for value in cluster_task._held.values() if isinstance(value, Holder)]
 
 
 def digest_of(learner, folder):
@@ -156,6 +170,33 @@ def test_an_error_of_longtail_comes_back_as_itself(joined):
         list(run_blocks(Portable(Worker(), "refuse"), [1, 4]))
     with pytest.raises(IndexError, match="list index"):
         list(run_blocks(Portable(Worker(), "fail"), [1]))
+
+
+def test_what_the_store_has_no_room_for_is_a_sentence(joined, monkeypatch):
+    def full(value):
+        raise ray.exceptions.ObjectStoreFullError("The local object store is full of objects that are still in scope.")
+
+    monkeypatch.setattr(joined._ray, "put", full)
+    with pytest.raises(InputError, match=r"^The object store of the cluster has no room for the rows \(Obj"):
+        list(run_blocks(Portable(Worker(), "square"), range(2)))
+    with pytest.raises(InputError, match=r"more of it \(ray start --object-store-memory\)"):
+        joined.together(Worker(), "square", (1, 0))
+
+
+def test_a_cluster_that_fails_is_a_sentence(joined, monkeypatch):
+    def broken(*references, timeout=None):
+        raise ray.exceptions.RaySystemError("The head is gone.")
+
+    monkeypatch.setattr(joined._ray, "wait", broken)
+    with pytest.raises(InputError, match=r"^The cluster failed \(RaySystemError\): .*The head is gone; mend it, then"):
+        list(run_blocks(Portable(Worker(), "square"), range(2)))
+
+
+def test_a_worker_keeps_what_one_run_needs(joined):
+    """The rows and the working memory of a trainer go before those of the next one come."""
+    for owner in (Holder(1), Holder(2), Holder(3)):
+        for held in run_blocks(Portable(owner, "held"), range(4)):
+            assert held == [owner.number]
 
 
 def test_another_version_is_told(joined, monkeypatch):
@@ -329,6 +370,97 @@ def test_a_network_is_trained_by_all_processes_together(joined):
     assert together.predict_topk(as_tokens(X), 3).labels.shape == (120, 3)
 
 
+class Together:
+    """Work of several processes, each of which waits for the others at every step."""
+
+    def step(self, value):
+        import torch
+        from torch import distributed
+
+        total = torch.tensor([float(value)])
+        distributed.all_reduce(total)
+        return float(total[0])
+
+    def refuse(self, kind):
+        if self.step(0) == 0 and int(os.environ["RANK"]) == 1:
+            raise kind("This is wrong.")
+        while True:
+            self.step(1)
+
+    def count(self, number, steps, folder):
+        """Count up to a number, keeping where it is; gives where it began at last, and with how many."""
+        checkpoint = Checkpoint(b"counting", int(os.environ["RANK"]))
+        saved = checkpoint.load()
+        begun = 0 if saved is None else int(saved[0][0])
+        (folder / f"{os.getpid()}-{os.environ['RANK']}").touch()
+        for at in range(begun, steps):
+            size = self.step(1)
+            time.sleep(0.05)
+            checkpoint.save([np.array([at + 1])])
+        return number, begun, int(size)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [InputError, KeyError, MemoryError])
+def test_an_error_of_one_process_ends_them_all_soon(cluster, kind):
+    """Where the others would wait for it, half an hour long."""
+    pytest.importorskip("torch", reason="the networks are trained with torch")
+    with use_engine(address=cluster.address):
+        start = time.monotonic()
+        with pytest.raises(kind, match=r"This is wrong\."):
+            current_engine().together(Together(), "refuse", (kind,))
+        assert time.monotonic() - start < 240, "with the start of the processes, on a machine that is busy"
+        assert list(run_blocks(Portable(Worker(), "sleep"), [0.0, 0.1])) == [0.0, 0.1], "the cores are free again"
+
+
+@pytest.mark.slow
+def test_a_network_that_loses_a_node_goes_on_with_the_cores_left(cluster, tmp_path):
+    pytest.importorskip("torch", reason="the networks are trained with torch")
+    seen = tmp_path / "seen"
+    seen.mkdir()
+
+    def kill():
+        deadline = time.monotonic() + 120
+        blocks = tmp_path / "unfinished" / "0.blocks"
+        while not (blocks.exists() and len(list(seen.iterdir())) == 2) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        time.sleep(1.0)
+        cluster.kill_other_node()
+
+    killer = threading.Thread(target=kill)
+    try:
+        with use_engine(address=cluster.address), resumable(tmp_path / "unfinished"):
+            killer.start()
+            found = current_engine().together(Together(), "count", (7, 400, seen))
+    finally:
+        killer.join()
+        cluster.add()
+    number, begun, size = found
+    assert (number, size) == (7, 1)
+    assert 0 < begun < 400, "it went on from where it was"
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_a_network_on_the_cluster(cluster, tmp_path):
+    pytest.importorskip("torch", reason="the networks are trained with torch")
+    with use_engine(address=cluster.address):
+        before = signal.getsignal(signal.SIGINT)
+
+        def stop():
+            deadline = time.monotonic() + 120
+            while not list(tmp_path.iterdir()) and time.monotonic() < deadline:
+                time.sleep(0.05)
+            os.kill(os.getpid(), signal.SIGINT)
+
+        threading.Thread(target=stop).start()
+        with pytest.raises(Interrupted, match="Stopped while training on the cluster"):
+            current_engine().together(Together(), "count", (7, 100_000, tmp_path))
+        assert signal.getsignal(signal.SIGINT) is before
+        start = time.monotonic()
+        assert list(run_blocks(Portable(Worker(), "sleep"), [0.0, 0.1])) == [0.0, 0.1], "the cores are free again"
+        assert time.monotonic() - start < 30
+
+
 def test_a_fit_that_was_interrupted_goes_on_with_another_engine(cluster, expected, monkeypatch, tmp_path):
     X, Y, digest = expected
     append = BlockSpool.append
@@ -355,11 +487,36 @@ def test_without_an_address_a_cluster_is_started_and_stopped():
         "with use_engine(engine='ray', threads=1):\n"
         "    print(ray.nodes()[0]['NodeManagerAddress'], int(ray.cluster_resources()['CPU']))\n"
         "    print(OneVsRest().fit([[1, 0], [0, 1]], [[1, 0], [0, 1]]).predict_topk([[1, 0]], 1).labels)\n"
+        "    try: OneVsRest(memory_limit='2GB').fit([[1, 0], [0, 1]], [[1, 0], [0, 1]])\n"
+        "    except ValueError as error: print(error.name if 'train on threads' in str(error) else error)\n"
         "print(ray.is_initialized())\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["127.0.0.1", "1", "[[0]]", "False"]
+    assert done.stdout.split() == ["127.0.0.1", "1", "[[0]]", "memory_limit", "False"]
     assert done.stderr == ""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("moment", ["start_head_processes", "start_ray_processes"])
+def test_a_termination_while_ray_starts_ends_as_elsewhere(tmp_path, moment):
+    """Ray's own handler would end the process without a word."""
+    write_xc(Dataset(*small_data(n_rows=40)), tmp_path / "train.txt")
+    code = (
+        "import os, signal, ray\n"
+        "from ray._private import node\n"
+        f"begin = node.Node.{moment}\n"
+        "def told(self, *more, **named):\n"
+        "    os.kill(os.getpid(), signal.SIGTERM)\n"
+        "    return begin(self, *more, **named)\n"
+        f"node.Node.{moment} = told\n"
+        "from longtail.app.cli import main; main()\n"
+    )
+    command = [sys.executable, "-c", code, "train", "popularity", "train.txt", "--out", "model", "--cluster", "local"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 143, done.stderr
+    assert done.stderr.splitlines()[-1].startswith("Stopped while starting Ray. No model was written.")
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "model").exists()
 
 
 class TestRefusals:
@@ -388,6 +545,14 @@ class TestRefusals:
         monkeypatch.setattr(engine_cluster, "find_spec", lambda name: None)
         with pytest.raises(MissingExtraError, match=r'pip install "longtail\[ray\]"'), use_engine():
             pass
+
+    def test_a_limit_that_a_ray_of_its_own_would_not_keep(self, tmp_path):
+        write_xc(Dataset(*small_data(n_rows=40)), tmp_path / "train.txt")
+        more = ["--out", tmp_path / "model", "--cluster", "local", "--memory-limit", "2GB"]
+        done = CliRunner().invoke(program, ["train", "dismec", str(tmp_path / "train.txt"), *map(str, more)])
+        assert done.exit_code == 2
+        assert "--memory-limit must be left out with a Ray of its own on this machine" in done.stderr
+        assert not (tmp_path / "model").exists()
 
     @pytest.mark.parametrize(
         ("said", "told"),

@@ -3,8 +3,9 @@ import errno
 import numpy as np
 import pytest
 
+from longtail.engine.pool import run_blocks
 from longtail.engine.spool import BlockSpool, resumable
-from longtail.errors import InputError
+from longtail.errors import InputError, Interrupted
 
 BLOCKS = [
     [np.array([1, 5], np.int32), np.array([2.5, -1], np.float32)],
@@ -172,3 +173,17 @@ def test_file_systems_without_locks_are_used_all_the_same(tmp_path, monkeypatch)
     monkeypatch.setattr(fcntl, "flock", refuse)
     with resumable(tmp_path / "unfinished"), BlockSpool(b"mine") as spool:
         spool.append([np.arange(3, dtype=np.int32)])
+
+
+def test_a_stop_while_a_block_is_written_says_what_was_done(monkeypatch):
+    append = BlockSpool.append
+
+    def stopped(spool, arrays):
+        append(spool, arrays)
+        if len(spool) == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(BlockSpool, "append", stopped)
+    made = run_blocks(lambda block, stop: [np.array([block])], range(5), threads=1, description="making blocks")
+    with BlockSpool() as spool, pytest.raises(Interrupted, match=r"^Stopped while making blocks: \d of 5 blocks were"):
+        spool.append_all(made)

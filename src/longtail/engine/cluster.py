@@ -12,6 +12,7 @@ import time
 import weakref
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
+from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Literal, get_args
 
@@ -20,6 +21,8 @@ from longtail.engine.cluster_task import Refusal, run_block, warm_up
 from longtail.engine.memory import machine_memory
 from longtail.engine.pool import thread_count
 from longtail.engine.portable import Portable, inside, own, plain, with_arrays
+from longtail.engine.signals import held_signals
+from longtail.engine.stopping import is_stopping
 from longtail.errors import InputError, Interrupted, LongtailError, MissingExtraError, ParameterError
 
 EngineName = Literal["threads", "ray"]
@@ -76,8 +79,8 @@ def use_engine(engine: EngineName = "ray", *, address: str | None = None, thread
         return
     if find_spec("ray") is None:
         raise MissingExtraError("Training on a cluster", "ray")
-    with _connected(address, cores):
-        cluster = RayCluster()
+    with _connected(address, cores) as is_own:
+        cluster = RayCluster(is_own=is_own)
         with inside(cluster):
             try:
                 yield
@@ -89,11 +92,18 @@ def use_engine(engine: EngineName = "ray", *, address: str | None = None, thread
 
 
 class RayCluster:
-    """A Ray cluster that this process has joined."""
+    """A Ray cluster that this process has joined.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    is_own : bool
+        Whether it was started on this machine for this program alone.
+    """
+
+    def __init__(self, *, is_own: bool = False) -> None:
         import ray
 
+        self.is_own = is_own
         self._ray: Any = ray
         self._task = ray.remote(run_block)
         self._put: dict[int, tuple[Any, weakref.ref[Any]]] = {}
@@ -126,16 +136,17 @@ class RayCluster:
             return
         self._last_seen = time.monotonic()
         self._check_cores(work.cpus)
-        with self._lock:
-            self._interrupted = self._interrupted and self._runs > 0  # a stop is for the runs of its time
-            self._runs += 1
+        with self._counted():
+            yield from self._run(work, blocks, finished)
+
+    def _run(self, work: Portable, blocks: Sequence[Any], finished: Callable[[int], None]) -> Generator[Any]:
         ray = self._ray
         running: dict[Any, int] = {}
         waiting: dict[int, Any] = {}
         submitted = next_out = 0
         task = self._task.options(num_cpus=work.cpus, max_retries=_RETRIES, name=f"longtail {work.method}")
         try:
-            references = [self._reference(work.owner), ray.put(with_arrays(work.shared, plain))]
+            references = [self._reference(work.owner), self._stored(work.shared)]
             while next_out < len(blocks):
                 room = 2 * max(1, self.cpus // work.cpus)
                 while submitted < len(blocks) and len(running) < room and len(running) + len(waiting) < 2 * room:
@@ -143,7 +154,7 @@ class RayCluster:
                     sent = task.remote(__version__, references, work.method, plain_block(block), work.cpus)
                     running[sent] = submitted
                     submitted += 1
-                if self._interrupted:
+                if self._interrupted or is_stopping():
                     raise Interrupted("Stopped.")
                 ready, _ = ray.wait(list(running), timeout=_LOOKED_EVERY)
                 for reference in ready:
@@ -157,12 +168,12 @@ class RayCluster:
         except KeyboardInterrupt:
             self._interrupted = True
             raise
+        except ray.exceptions.RayError as error:
+            raise _failed(error) from None
         finally:
             for reference in running:
                 with suppress(Exception):
-                    ray.cancel(reference, force=self._interrupted)
-            with self._lock:
-                self._runs -= 1
+                    ray.cancel(reference, force=self._interrupted or is_stopping())
 
     def together(self, owner: Any, method: str, arguments: tuple[Any, ...]) -> Any:
         """Call a method in a process for each GPU, or for each core, which train one network together.
@@ -172,9 +183,31 @@ class RayCluster:
         from longtail.engine.cluster_training import run_together
 
         ray = self._ray
-        references = [ray.put(with_arrays(thing, plain)) for thing in (owner, arguments)]
-        gpus = int(ray.cluster_resources().get("GPU", 0))
-        return run_together(ray, references, method, self.cpus, gpus)
+        references = [self._stored(thing) for thing in (owner, arguments)]
+        self._last_seen = time.monotonic()
+        try:
+            with self._counted():
+                return run_together(
+                    ray,
+                    references,
+                    method,
+                    lambda: (self.cpus, int(ray.cluster_resources().get("GPU", 0))),
+                    lambda: self._interrupted or is_stopping(),
+                )
+        except ray.exceptions.RayError as error:
+            raise _failed(error) from None
+
+    @contextmanager
+    def _counted(self) -> Iterator[None]:
+        """Count a run: a stop is for the runs of its time."""
+        with self._lock:
+            self._interrupted = self._interrupted and self._runs > 0
+            self._runs += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._runs -= 1
 
     def _check_cores(self, wanted: int) -> None:
         """Refuse tasks of more cores than any node has, which would wait for ever."""
@@ -202,13 +235,27 @@ class RayCluster:
         known = self._put.get(id(owner))
         if known is not None and known[1]() is owner:
             return known[0]
-        reference, number, put = self._ray.put(with_arrays(owner, plain)), id(owner), self._put
+        reference, number, put = self._stored(owner), id(owner), self._put
 
         def forget(_: object) -> None:
             put.pop(number, None)
 
         self._put[number] = reference, weakref.ref(owner, forget)
         return reference
+
+    def _stored(self, value: Any) -> Any:
+        """Put something into the store, and give where it is."""
+        from ray import exceptions
+
+        try:
+            return self._ray.put(with_arrays(value, plain))
+        except (exceptions.ObjectStoreFullError, exceptions.OutOfDiskError) as error:
+            raise InputError(
+                f"The object store of the cluster has no room for the rows ({type(error).__name__}): start its nodes "
+                "with more of it (ray start --object-store-memory), or free disk space where Ray spills to."
+            ) from None
+        except exceptions.RayError as error:
+            raise _failed(error) from None
 
     def _result(self, reference: Any) -> Any:
         from ray import exceptions
@@ -231,11 +278,16 @@ class RayCluster:
         except exceptions.TaskCancelledError:
             raise Interrupted("Stopped.") from None
         except exceptions.RayError as error:
-            said = " ".join(str(error).split())[:300]
-            raise InputError(f"The cluster failed ({type(error).__name__}): {said}; mend it, then resume.") from None
+            raise _failed(error) from None
         if isinstance(found, Refusal):
             raise found.error()
         return found
+
+
+def _failed(error: Exception) -> InputError:
+    """Say in one sentence what became of a cluster."""
+    said = " ".join(str(error).split()).rstrip(".")[:300]
+    return InputError(f"The cluster failed ({type(error).__name__}): {said}; mend it, then resume.")
 
 
 def plain_block(block: Any) -> Any:
@@ -244,8 +296,11 @@ def plain_block(block: Any) -> Any:
 
 
 @contextmanager
-def _connected(address: str | None, cores: int) -> Iterator[None]:
-    """Join a cluster, or start one on this machine; who has joined one already stays there."""
+def _connected(address: str | None, cores: int) -> Iterator[bool]:
+    """Join a cluster, or start one on this machine; who has joined one already stays there.
+
+    Gives whether one was started.
+    """
     if address is not None:
         address = _reachable(address)
     is_here = address is None or address.rpartition(":")[0] in _LOOPBACK_HOSTS
@@ -256,7 +311,7 @@ def _connected(address: str | None, cores: int) -> Iterator[None]:
         if is_ours:
             _join(ray, address, cores, is_here)
     try:
-        yield
+        yield is_ours and address is None
     finally:
         if is_ours:
             ray.shutdown()
@@ -272,19 +327,30 @@ def _join(ray: Any, address: str | None, cores: int, is_here: bool) -> None:
     try:
         with _own_signals(), _loopback_alone() if is_here else nullcontext():
             ray.init(**how, **({"_node_ip_address": "127.0.0.1"} if is_here else {}))
-    except (ConnectionError, RuntimeError, ValueError, TimeoutError, OSError) as error:
+    except KeyboardInterrupt:
+        ray.shutdown()
+        raise Interrupted(f"Stopped while {'starting Ray' if address is None else 'joining the cluster'}.") from None
+    except Exception as error:
         raise _unreachable(address, error) from error
 
 
 @contextmanager
 def _own_signals() -> Iterator[None]:
-    """Take back what Ray does when the process is told to terminate: we stop Ray ourselves."""
-    before = signal.getsignal(signal.SIGTERM)
-    try:
-        yield
-    finally:
-        if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, before)
+    """Hold Ctrl-C and SIGTERM back while Ray starts, and keep it from ending the process when SIGTERM comes.
+
+    We stop Ray ourselves.
+    """
+    utils: Any = import_module("ray._private.utils")
+    setting = getattr(utils, "set_sigterm_handler", None)
+    with held_signals():
+        ours = signal.getsignal(signal.SIGTERM)
+        utils.set_sigterm_handler = lambda handler: None
+        try:
+            yield
+        finally:
+            utils.set_sigterm_handler = setting
+            if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) != ours:
+                signal.signal(signal.SIGTERM, ours)  # a Ray that sets it in another way
 
 
 @contextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -16,9 +15,7 @@ from longtail.engine import pool
 from longtail.engine.portable import with_arrays, writable
 from longtail.errors import InputError, LongtailError
 
-_KEPT = 4  # objects: two runs may take turns, each with an owner and what its blocks share
-
-_held: OrderedDict[str, Any] = OrderedDict()
+_held: dict[str, Any] = {}  # what the blocks of one run need: their owner and what they share
 
 
 @dataclass(frozen=True)
@@ -63,7 +60,7 @@ def run_block(version: str, references: Sequence[Any], method: str, block: Any, 
     pool.limit_threads(cpus)
     try:
         check_version(version)
-        owner, shared = (_found(reference) for reference in references)
+        owner, shared = _found(references)
         return getattr(owner, method)(*shared, block, np.zeros(1, np.uint8))
     except LongtailError as error:
         return Refusal.of(error)
@@ -84,14 +81,18 @@ def check_version(version: str) -> None:
         )
 
 
-def _found(reference: Any) -> Any:
-    """What a reference stands for, read from the store at its first use, without a copy."""
+def _found(references: Sequence[Any]) -> list[Any]:
+    """What references stand for, read from the store at their first use, without a copy.
+
+    What the blocks of another run needed is let go first, its working memory too: a process has one run's at a time.
+    Where two runs take turns, it is read anew, which takes milliseconds.
+    """
     import ray
 
-    key = reference.hex()
-    if key not in _held:
-        _held[key] = with_arrays(ray.get(reference), writable)
-    _held.move_to_end(key)
-    while len(_held) > _KEPT:
-        _held.popitem(last=False)
-    return _held[key]
+    keys = [reference.hex() for reference in references]
+    for key in [key for key in _held if key not in keys]:
+        del _held[key]
+    for key, reference in zip(keys, references, strict=True):
+        if key not in _held:
+            _held[key] = with_arrays(ray.get(reference), writable)
+    return [_held[key] for key in keys]

@@ -11,6 +11,7 @@ import threading
 from types import TracebackType
 from typing import Self
 
+from longtail.engine.portable import current_engine
 from longtail.errors import InputError, ParameterError
 
 _SPARE = 20_000_000  # bytes of room in an advice, besides what is counted
@@ -94,11 +95,24 @@ def affordable_threads(
     """
     if memory_limit is None:
         return threads
+    engine = current_engine()
+    if engine is not None and engine.is_own:
+        raise limit_of_a_cluster("memory_limit", memory_limit)
     used = memory_in_use()
     affordable = min(threads, (parse_memory(memory_limit) - used) // each)
     if affordable < 1:
         raise no_room(memory_limit, used, f"{work} takes {each / 1e6:,.1f} MB", used + each + besides, fewer)
     return int(affordable)
+
+
+def limit_of_a_cluster(name: str, memory_limit: int | str) -> ParameterError:
+    """Refusal of a limit for a Ray that is started on this machine: it would hold for one process of many."""
+    return ParameterError(
+        name,
+        memory_limit,
+        "must be left out with a Ray of its own on this machine, whose store and processes it can't hold: train on "
+        "threads, which it does",
+    )
 
 
 def no_room(memory_limit: int | str, used: int, need: str, enough: int, fewer: str) -> ParameterError:

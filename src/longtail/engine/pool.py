@@ -14,11 +14,12 @@ import numpy as np
 from longtail.engine.portable import Portable, current_engine, inheriting
 from longtail.engine.progress import progress_bar
 from longtail.engine.signals import held_signals
+from longtail.engine.stopping import StopFlag as StopFlag
+from longtail.engine.stopping import is_stopping, stop_flag
 from longtail.errors import Interrupted, ParameterError
 
 Block = TypeVar("Block")
 Result = TypeVar("Result")
-StopFlag = np.ndarray[tuple[int], np.dtype[np.uint8]]
 
 _most: int | None = None  # threads of this process
 
@@ -58,7 +59,8 @@ def run_blocks(
     """Run ``work(block, stop)`` for every block and yield the results in the order of the blocks.
 
     A result must depend on its block alone, so that the thread count never changes it. ``stop`` is an array of one
-    byte that turns 1 when the user presses Ctrl-C: long kernels look at it and return early.
+    byte that turns 1 when the user presses Ctrl-C, or when another thread asks for a stop (see `Stopping`): long
+    kernels look at it and return early.
 
     Parameters
     ----------
@@ -109,8 +111,18 @@ def run_blocks(
 def _on_threads(
     work: Callable[[Block, StopFlag], Result], blocks: Sequence[Block], count: int, finished: Callable[[int], None]
 ) -> Generator[Result]:
-    engine, work = current_engine(), inheriting(work)
-    stop: StopFlag = np.zeros(1, np.uint8)
+    with stop_flag() as stop:
+        yield from _in_threads(inheriting(work), blocks, count, finished, stop)
+
+
+def _in_threads(
+    work: Callable[[Block, StopFlag], Result],
+    blocks: Sequence[Block],
+    count: int,
+    finished: Callable[[int], None],
+    stop: StopFlag,
+) -> Generator[Result]:
+    engine = current_engine()
     pool = ThreadPoolExecutor(count, thread_name_prefix="longtail")
     # A queue: concurrent.futures.wait can leave its locks held when Ctrl-C comes at the wrong moment.
     finished_blocks: SimpleQueue[tuple[int, Future[Result]]] = SimpleQueue()
@@ -127,6 +139,8 @@ def _on_threads(
             index, future = finished_blocks.get()
             running -= 1
             done[index] = future.result()
+            if is_stopping():  # a kernel may have returned early
+                raise KeyboardInterrupt
             finished(index)
             while next_out in done:
                 result = done.pop(next_out)
@@ -202,6 +216,8 @@ class Crew:
 
     def all(self, tasks: Sequence[Callable[[], Result]]) -> list[Result]:
         """Do some tasks and give their results in order."""
+        if is_stopping():
+            raise KeyboardInterrupt
         if self._pool is None or len(tasks) < 2:
             return [task() for task in tasks]
         futures = [self._pool.submit(task) for task in tasks]

@@ -12,6 +12,8 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from longtail.engine.stopping import current_stopping, inside_of
+
 Array = npt.NDArray[Any]
 
 
@@ -60,6 +62,10 @@ class Engine(Protocol):
     def cpus(self) -> int:
         """Cores that it has now."""
 
+    @property
+    def is_own(self) -> bool:
+        """Whether it was started on this machine for this program alone, whose memory its processes take."""
+
     def run(
         self, work: Portable, blocks: Sequence[Any], finished: Callable[[int], None]
     ) -> Generator[Any]:  # pragma: no cover
@@ -91,13 +97,13 @@ def inside(engine: Engine | None) -> Iterator[None]:
 
 
 def inheriting(work: Callable[..., Any]) -> Callable[..., Any]:
-    """Work that finds the engine of now in whichever thread it is done."""
-    engine = current_engine()
-    if engine is None:
+    """Work that finds the engine of now, and is stopped with this thread's, in whichever thread it is done."""
+    engine, stopping = current_engine(), current_stopping()
+    if engine is None and stopping is None:
         return work
 
     def inherited(*arguments: Any) -> Any:
-        with inside(engine):
+        with inside(engine), inside_of(stopping):
             return work(*arguments)
 
     return inherited

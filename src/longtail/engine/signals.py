@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any, NoReturn
 
+from longtail.engine.stopping import is_stopping
+
 _LONGEST = 5.0  # seconds that a signal is held back
 
 
@@ -20,20 +22,31 @@ class HeldSignals:
         self._came: int | None = None
         self._before: dict[int, Callable[[int, FrameType | None], Any]] = {}
         self._timer: threading.Timer | None = None
+        self._longest: float | None = _LONGEST
         self._is_over = False
 
     @property
     def came(self) -> bool:
-        """Whether to keep what is done and stop."""
-        return self._came is not None
+        """Whether to keep what is done and stop: a signal came, or another thread asks for it."""
+        return self._came is not None or is_stopping()
 
     def deliver(self) -> NoReturn:
         """Do what the signal would have done when it came, which is to raise a KeyboardInterrupt."""
-        number = self._came or signal.SIGINT
-        self._came = None
         self._let_go()
-        self._before[number](number, None)
+        self._pass_on()
         raise KeyboardInterrupt
+
+    def _pass_on(self) -> None:
+        """Give a signal that came to whoever it was meant for, who may hold it back too."""
+        number, self._came = self._came, None
+        if number is not None:
+            self._before[number](number, None)
+
+    def hold_on(self) -> None:
+        """Hold signals back for as long as it takes from now on: what is done is being written."""
+        self._longest = None
+        if self._timer is not None:
+            self._timer.cancel()
 
     def _hold(self, number: int, frame: FrameType | None) -> None:
         if self._came is not None:  # again, or too long ago
@@ -41,9 +54,10 @@ class HeldSignals:
             self._before[number](number, frame)
             return
         self._came = number
-        self._timer = threading.Timer(_LONGEST, _thread.interrupt_main, (number,))
-        self._timer.daemon = True
-        self._timer.start()
+        if self._longest is not None:
+            self._timer = threading.Timer(self._longest, _thread.interrupt_main, (number,))
+            self._timer.daemon = True
+            self._timer.start()
 
     def _let_go(self) -> None:
         """Put the handlers back, once: what one of them sets when it is called stays."""
@@ -59,7 +73,8 @@ class HeldSignals:
 def held_signals(hold: bool = True) -> Iterator[HeldSignals]:
     """Hold Ctrl-C and SIGTERM back while the block runs: it looks at `came` at times, and then calls `deliver`.
 
-    After five seconds, or when it comes again, a signal is delivered whatever the block does. Signals that nobody
+    After five seconds, unless it is told to hold on, or when it comes again, a signal is delivered whatever the block
+    does. Signals that nobody
     handles, and those that other threads than the first see, are left alone.
 
     Parameters
@@ -87,5 +102,4 @@ def held_signals(hold: bool = True) -> Iterator[HeldSignals]:
         yield held
     finally:
         held._let_go()
-        if held.came:  # however the block ended: a signal is never lost
-            held.deliver()
+        held._pass_on()  # however the block ended: a signal is never lost

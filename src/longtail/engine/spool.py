@@ -6,7 +6,7 @@ import os
 import struct
 import tempfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from io import RawIOBase
@@ -233,6 +233,14 @@ class BlockSpool:
         place = self._end
         self._write(_HEAD.pack(checksum, len(arrays)) + sizes, *payload)
         self._places.append(place)
+
+    def append_all(self, blocks: Generator[Sequence[npt.NDArray[Any]]]) -> None:
+        """Write blocks as they are made; a stop while one is written goes to their maker, who says what was done."""
+        for block in blocks:
+            try:
+                self.append(block)
+            except KeyboardInterrupt as stop:
+                blocks.throw(stop)
 
     def _write(self, *parts: bytes | memoryview) -> None:
         """Write at the end, whole or not at all: what a full disk cut off is taken back."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -242,6 +244,40 @@ def test_ctrl_c_says_how_far_it_came(monkeypatch):
     monkeypatch.setattr(training.Trainer, "steps", interrupted)
     with pytest.raises(Interrupted, match="2 of 6 passes"):
         small().fit(X, Y)
+
+
+@pytest.mark.parametrize("takes", ["a moment", "long"])
+def test_a_signal_while_a_pass_is_measured_loses_no_step(tmp_path, monkeypatch, takes):
+    X, Y = small_data()
+    whole = small(average=2).fit(X, Y)
+    mean, measured = fitting._mean, []
+
+    def signalled(window):
+        measured.append(len(window))
+        if len(measured) == 3:
+            signal.raise_signal(signal.SIGINT)
+            for _ in range(300 if takes == "long" else 0):
+                time.sleep(0.01)
+        return mean(window)
+
+    with monkeypatch.context() as patched:
+        patched.setattr("longtail.engine.signals._LONGEST", 0.1 if takes == "long" else 60.0)
+        patched.setattr(fitting, "_mean", signalled)
+        with pytest.raises(Interrupted, match=f"{2 if takes == 'long' else 3} of 6 passes"):  # noqa: SIM117
+            with resumable(tmp_path / "unfinished"):
+                small(average=2).fit(X, Y)
+    steps, begun = training.Trainer.steps, []
+
+    def noted(self, state, number, within):
+        begun.append((number, within.done == self.batches))
+        yield from steps(self, state, number, within)
+
+    monkeypatch.setattr(training.Trainer, "steps", noted)
+    with resumable(tmp_path / "unfinished"):
+        resumed = small(average=2).fit(X, Y)
+    assert begun[0] == ((2, True) if takes == "long" else (3, False))
+    assert_same(resumed.predict_topk(X, 5), whole.predict_topk(X, 5))
+    assert resumed.history_["held_out"] == whole.history_["held_out"]
 
 
 def test_training_without_torch_is_an_error_and_prediction_works(tmp_path):

@@ -93,7 +93,7 @@ name that holds a space or begins with a quote stands in double quotes as a JSON
             raise InputError("has no label names, because its training data had none: leave --names out.", path=model)
         if probabilities and loaded.calibration is None:
             raise InputError("has no probabilities yet: run longtail calibrate with held-out rows first.", path=model)
-        scope.enter_context(on_cluster(cluster))
+        scope.enter_context(on_cluster(cluster, memory_limit=memory_limit))
         if limit is not None:
             _hold(loaded.learner, limit)
         with show_progress():

@@ -105,7 +105,7 @@ def train(
         )
         if is_first():
             check_target(out)
-        scope.enter_context(on_cluster(cluster, threads))
+        scope.enter_context(on_cluster(cluster, threads, memory_limit))
         with show_progress(is_first()), step(f"reading {train}"):
             dataset = load(train)
         if not dataset.Y.nnz:

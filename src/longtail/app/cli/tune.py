@@ -14,7 +14,7 @@ import typer
 from longtail.app.cli.arguments import load_labelled, parse_propensity
 from longtail.app.cli.clusters import OnCluster, on_cluster
 from longtail.app.cli.console import give, give_json, give_table, guarded, note, step
-from longtail.errors import InputError, MissingExtraError, ParameterError
+from longtail.errors import InputError, Interrupted, MissingExtraError, ParameterError
 
 if TYPE_CHECKING:
     from longtail.app.tuning.front import Point
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from longtail.propensity import JainPropensity
 
 _FEWEST_ROWS, _ROWS_OF_A_FOLD = 20, 5
-_INTERRUPTED = 130
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 
@@ -126,9 +125,13 @@ def tune(
         more = ([] if propensity is None else ["--propensity", propensity]) + (["--seed", str(seed)] if seed else [])
         _show(found, front, picks, measures, lambda point, name: point.command(train, name, more), search.n_folds)
     if found.is_stopped:
-        untrained = "" if out is None else f" {out} was not trained: the commands above train the picks."
-        note(f"The search was stopped before its time was over.{untrained}")
-        raise typer.Exit(_INTERRUPTED)
+        untrained = "" if out is None else f" {out} was not trained."
+        trials = "1 trial" if found.trained == 1 else f"{found.trained:,} trials"
+        go_on = "the picks above say what to train" if as_json else "the commands above train the picks"
+        raise Interrupted(
+            f"The search was stopped before its time was over: what {trials} gave stands above.{untrained} "
+            f"A search can't be resumed; {go_on}."
+        )
     if out is not None:
         with on_cluster(cluster, threads):
             _train(picks[pick], dataset, used, cores, seed, out, pick)

@@ -7,6 +7,7 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from longtail.corpus.dataset import Dataset
 from longtail.corpus.splits import iterative_rows
 from longtail.engine.pool import StopFlag, run_blocks
 from longtail.engine.portable import Portable, current_engine, inheriting
+from longtail.engine.stopping import Stopping, inside_of
 from longtail.errors import Interrupted
 from longtail.metrics import evaluate
 from longtail.propensity import JainPropensity
@@ -112,7 +114,7 @@ class Found:
     reasons : dict of str to str
         Why a recipe failed, by recipe.
     is_stopped : bool
-        Whether Ctrl-C ended it early.
+        Whether Ctrl-C or SIGTERM ended it early.
     """
 
     points: list[Point] = field(default_factory=list)
@@ -170,9 +172,13 @@ class Search:
         self._fold_of: npt.NDArray[np.int64] | None = None
         self._lock = threading.Lock()
         self._deadline = 0.0
+        self._stopping = Stopping()
 
     def run(self, told: Callable[[Found], None] | None = None) -> Found:
-        """Search until the time is over, and end what is being trained then; Ctrl-C does so early."""
+        """Search until the time is over, and end what is being trained then; Ctrl-C stops that too.
+
+        What was trained to the end before a Ctrl-C is given; an `Interrupted` is raised where there is nothing.
+        """
         import optuna
 
         optuna.logging.set_verbosity(optuna.logging.ERROR)
@@ -195,13 +201,37 @@ class Search:
             if nothing_left or time.monotonic() >= self._deadline:
                 study.stop()
 
+        with inside_of(self._stopping):
+            trial = inheriting(self._trial)
         try:
-            study.optimize(inheriting(self._trial), timeout=self.budget, n_jobs=self.jobs, callbacks=[after])
-        except (KeyboardInterrupt, Interrupted):
+            self._beside(lambda: study.optimize(trial, timeout=self.budget, n_jobs=self.jobs, callbacks=[after]))
+        except KeyboardInterrupt:
             if not self.found.points:
                 raise
             self.found.is_stopped = True
         return self.found
+
+    def _beside(self, work: Callable[[], None]) -> None:
+        """Do something in another thread: this one, which signals come to, is free to stop what is being trained."""
+        ended: SimpleQueue[BaseException | None] = SimpleQueue()
+
+        def told() -> None:
+            try:
+                work()
+            except BaseException as error:
+                ended.put(error)
+            else:
+                ended.put(None)
+
+        threading.Thread(target=told, name="longtail search", daemon=True).start()
+        try:
+            error = ended.get()
+        except KeyboardInterrupt:
+            self._stopping.ask()
+            ended.get()
+            raise
+        if error is not None:
+            raise error
 
     def _trial(self, trial: Trial) -> tuple[float, ...]:
         import optuna
@@ -220,9 +250,12 @@ class Search:
         except _HopelessError:
             with self._lock:
                 self.found.pruned += 1
-        except Interrupted:
+        except KeyboardInterrupt:
+            self._stopping.ask()  # the trials beside it too
             raise
         except Exception as error:  # one trial that fails doesn't end the search, whatever it fails by
+            if self._stopping.is_asked:  # which is why it failed
+                raise Interrupted("Stopped.") from None
             with self._lock:
                 self.found.failed += 1
                 self.found.reasons.setdefault(recipe, str(error) or type(error).__name__)
@@ -271,6 +304,8 @@ class Search:
         self, recipe: str, settings: dict[str, Any], split: Split, tails: Sequence[float], part: int
     ) -> tuple[npt.NDArray[np.float64], float]:
         """Scores at each position of the dial after training on one of `part` parts of the rows, and its seconds."""
+        if self._stopping.is_asked:
+            raise Interrupted("Stopped.")
         with self._lock:
             judge = self._judges.get(id(split))
             if judge is None:

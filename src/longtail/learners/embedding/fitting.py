@@ -13,7 +13,7 @@ import numpy.typing as npt
 from longtail.engine.bags import Table
 from longtail.engine.checkpoint import Checkpoint, as_numbers, from_numbers
 from longtail.engine.progress import progress_bar
-from longtail.engine.signals import held_signals
+from longtail.engine.signals import HeldSignals, held_signals
 from longtail.errors import Interrupted, ParameterError
 from longtail.learners.embedding.mapping import unit_rows
 from longtail.learners.embedding.training import Progress, State, Trainer, Within
@@ -110,18 +110,24 @@ def run(
         advance(len(history) * trainer.batches + begun.within.done)
         try:
             while len(history) < passes and not (best is not None and len(history) - 1 - best_at >= patience):
-                _end_pass(trainer, state, len(history), begun, advance, keep if checkpoint.is_kept else None)
-                progress = [float(value) for value in np.mean(begun.measured, axis=0)]
-                begun = _Begun()
-                window.append(_copy_of(state))
-                if measure is None:
-                    history.append([*progress, np.nan])
-                else:
-                    mean = _mean(window)
-                    history.append([*progress, measure(mean)])
-                    if best_at < 0 or history[-1][-1] > history[best_at][-1]:
+                with held_signals(checkpoint.is_kept) as signals:
+                    _end_pass(trainer, state, len(history), begun, advance, keep, signals)
+                    progress = [float(value) for value in np.mean(begun.measured, axis=0)]
+                    now, found = _copy_of(state), np.nan
+                    if measure is not None:
+                        try:
+                            mean = _mean([*window, now][-average:])
+                            found = measure(mean)
+                        except KeyboardInterrupt:  # after long: it is measured when training goes on
+                            keep()
+                            raise
+                    signals.hold_on()
+                    window.append(now)
+                    history.append([*progress, found])
+                    if measure is not None and (best_at < 0 or found > history[best_at][-1]):
                         best, best_at = mean, len(history) - 1
-                keep()
+                    begun = _Begun()
+                    keep()
         except KeyboardInterrupt:
             raise Interrupted(
                 f"Stopped while training embeddings: {len(history):,} of {passes:,} passes were done."
@@ -131,24 +137,31 @@ def run(
 
 
 def _end_pass(
-    trainer: Trainer, state: State, number: int, begun: _Begun, advance: Any, keep: Callable[[], None] | None
+    trainer: Trainer,
+    state: State,
+    number: int,
+    begun: _Begun,
+    advance: Any,
+    keep: Callable[[], None],
+    signals: HeldSignals,
 ) -> None:
     """Take the steps of a pass that are left, keeping the state every ten minutes and when a signal comes."""
     last_kept = time.monotonic()
-    with held_signals(keep is not None) as signals:
-        for progress in trainer.steps(state, number, begun.within):
-            if not np.isfinite(progress[:3]).all():
-                raise ParameterError(
-                    "rate", trainer.settings.rate, f"makes the training diverge: lower it{_or_strength(trainer)}"
-                )
-            begun.measured.append(progress)
-            remark = f"loss {progress.loss:.2f}, gradient {progress.gradient_norm:.2g}"
-            advance(1, f"{remark}, {progress.rows_per_second:,.0f} rows/s")
-            if keep is not None and (signals.came or time.monotonic() - last_kept > _SAVED_EVERY):
-                keep()
-                last_kept = time.monotonic()
-            if signals.came:
-                signals.deliver()
+    for progress in trainer.steps(state, number, begun.within):
+        if not np.isfinite(progress[:3]).all():
+            raise ParameterError(
+                "rate", trainer.settings.rate, f"makes the training diverge: lower it{_or_strength(trainer)}"
+            )
+        begun.measured.append(progress)
+        remark = f"loss {progress.loss:.2f}, gradient {progress.gradient_norm:.2g}"
+        advance(1, f"{remark}, {progress.rows_per_second:,.0f} rows/s")
+        if signals.came:
+            signals.hold_on()
+            keep()
+            signals.deliver()
+        if time.monotonic() - last_kept > _SAVED_EVERY:
+            keep()
+            last_kept = time.monotonic()
 
 
 def _or_strength(trainer: Trainer) -> str:

@@ -246,8 +246,7 @@ class InstanceForest(Learner):
         with BlockSpool(trainer.fingerprint(first) if is_resumable() else None) as spool:
             try:
                 with closing(trainer.grow(range(first + len(spool), first + count), threads)) as trees:
-                    for grown in trees:
-                        spool.append(grown)
+                    spool.append_all(trees)
             except Interrupted as error:  # which counts the trees of this run alone, and those that are not kept
                 error.args = (f"Stopped while growing trees: {len(spool):,} of {count:,} trees were done.",)
                 raise

@@ -66,8 +66,7 @@ def grow(
         if negatives is not None:
             candidates = _sent(trainer, spool, block_starts, depth, negatives, memory_limit)
         level = trainer.level(depth, candidates)
-        for solved in trainer.train(depth, level, todo, threads(level)):
-            spool.append(solved)
+        spool.append_all(trainer.train(depth, level, todo, threads(level)))
     return ChunkWeights.assemble(
         spool, np.arange(len(blocks)), block_starts, trainer.precision, int(trainer.X.shape[1]), memory_limit
     )

@@ -292,8 +292,7 @@ class OneVsRest(Learner):
         """Train the blocks that the spool doesn't hold yet, in as many threads as the memory allows."""
         threads = self._affordable_threads(*trainer.X.shape, trainer.copy_bytes(blocks[len(spool) :]))
         with closing(trainer.train(blocks, first=len(spool), threads=threads)) as solved:
-            for block in solved:
-                spool.append(block)
+            spool.append_all(solved)
 
     def _affordable_threads(self, n_rows: int, n_features: int, copies: int = 0) -> int:
         """Threads that `memory_limit` leaves room for, and at most `threads`; the result is the same for any number."""

@@ -117,6 +117,7 @@ def _kept_when_stopped(
         for progress in steps:
             yield progress
             if signals.came:
+                signals.hold_on()
                 checkpoint.save(_saved(state, trainer))
                 signals.deliver()
 
