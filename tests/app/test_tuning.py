@@ -233,6 +233,27 @@ def test_a_signal_stops_the_trials_and_keeps_what_ended(many_rows, tmp_path, sen
     assert not (tmp_path / "model").exists()
 
 
+def test_the_budget_stops_a_trial_that_runs(rows, monkeypatch):
+    """One trial ends at once, the other would go on for ever."""
+    from longtail.engine.pool import run_blocks
+    from longtail.learners import OneVsRest
+
+    def forever(self, X, Y):
+        def work(block, stop):
+            while not stop[0]:
+                time.sleep(0.01)
+
+        list(run_blocks(work, range(2), threads=1, description="training"))
+
+    monkeypatch.setattr(OneVsRest, "_fit", forever)
+    search = a_search(rows, ["popularity", "dismec"], folds=2, budget=2.0)
+    start = time.monotonic()
+    found = search.run()
+    assert 2 <= time.monotonic() - start < 20
+    assert {point.recipe for point in found.points} == {"popularity"}
+    assert not found.is_stopped
+
+
 def test_folds_part_the_rows(rows):
     search = a_search(rows, ["dismec"], folds=3)
     parts = np.array([search._in_test(number) for number in range(3)])

@@ -7,7 +7,7 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 _FOLDED_BELOW = 20_000  # rows; more are split once
 _FOLDS = 5
 _MOST_REPEATS = 100  # proposals in a row that were tried already: there is nothing left to try
+_PATIENCE = 0.2  # seconds between looks at whether a first trial has ended
 _QUARTER = 4  # of the rows are looked at first, where there is one split
 _MARGINS = {
     True: 1.5,
@@ -175,7 +176,9 @@ class Search:
         self._stopping = Stopping()
 
     def run(self, told: Callable[[Found], None] | None = None) -> Found:
-        """Search until the time is over, and end what is being trained then; Ctrl-C stops that too.
+        """Search until the time is over, and stop what is being trained then, as Ctrl-C does.
+
+        One trial is trained to its end in any case, however long it takes.
 
         What was trained to the end before a Ctrl-C is given; an `Interrupted` is raised where there is nothing.
         """
@@ -225,13 +228,25 @@ class Search:
 
         threading.Thread(target=told, name="longtail search", daemon=True).start()
         try:
-            error = ended.get()
+            error = self._waited(ended)
         except KeyboardInterrupt:
             self._stopping.ask()
             ended.get()
             raise
         if error is not None:
             raise error
+
+    def _waited(self, ended: SimpleQueue[BaseException | None]) -> BaseException | None:
+        """Wait for the end of the search, and bring it about when the time is over and there is something to give."""
+        while True:
+            try:
+                return ended.get(timeout=max(self._deadline - time.monotonic(), _PATIENCE))
+            except Empty:
+                if time.monotonic() < self._deadline or not self.found.points:
+                    continue
+            self._stopping.ask()
+            error = ended.get()
+            return None if isinstance(error, KeyboardInterrupt) else error
 
     def _trial(self, trial: Trial) -> tuple[float, ...]:
         import optuna
