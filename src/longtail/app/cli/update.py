@@ -28,8 +28,8 @@ def update(
         typer.Option(
             "--train",
             metavar="OLD",
-            help="The rows that the model was trained on: new labels, and in one-vs-rest those that change much, are "
-            "then trained on all rows, and new rows with the text of an old one replace it.",
+            help="The rows that the model was trained on: new labels, and those that change much, are then trained on "
+            "all rows, and new rows with the text of an old one replace it.",
         ),
     ] = None,
     out: Annotated[
