@@ -38,7 +38,9 @@ def test_new_rows_and_labels_go_into_another_model(files):
     assert {name: figures[name] for name in wanted} == wanted
     model, first = Model.load(files / "second", verify=True), Model.load(files / "model")
     assert (model.label_names, first.label_names) == (["ship", "tree", "boat"], ["ship", "tree"])
-    assert model.training["updates"] == [{"rows": 6, "replaced": 0, "new_labels": 1, "with_training_rows": False}]
+    assert model.training["updates"] == [
+        {"rows": 6, "replaced": 0, "new_labels": 1, "forgotten_labels": 0, "with_training_rows": False}
+    ]
     assert (model.training["rows"], first.training.get("updates")) == (46, None)
     again = run("update", files / "second", late)
     assert "update 2" in again.stdout

@@ -215,6 +215,31 @@ def test_corrected_rows_take_a_wrong_label_back(data):
     assert both[1] > exact[1] - 1
 
 
+@pytest.mark.parametrize(
+    "make",
+    [OneVsRest, lambda: LabelTree(leaf_size=8), lambda: LabelTree(trees=2, leaf_size=1, arity=2, overlap=0.2), TailDial,
+     Popularity, lambda: CentroidReranker(learner=OneVsRest()), lambda: TAug(rows="own", learner=OneVsRest())],
+)  # fmt: skip
+def test_a_label_whose_last_row_is_taken_away_is_forgotten(make, data, tmp_path):
+    X, Y = data
+    wrong = sp.lil_array(Y)
+    wrong[:, 20] = 0
+    wrong[7, 20] = 1
+    right = sp.csr_array(Y[[7]].multiply(np.arange(60) != 20))
+    learner = make().fit(X, sp.csr_array(wrong))
+    assert (learner.predict_topk(X, 60).labels == 20).any()
+    rest = np.setdiff1d(np.arange(400), 7)
+    learner.update(X[[7]], right, train=(X[rest], sp.csr_array(wrong)[rest]))
+    assert learner.label_counts_[20] == 0
+    Model(learner).save(tmp_path / "model")
+    for each in (learner, Model.load(tmp_path / "model", verify=True).learner):
+        ranked = each.predict_topk(X, 60).labels
+        assert not (ranked == 20).any(), "nothing speaks for it any more"
+        assert np.isin(np.setdiff1d(Y.indices, 20), ranked).all(), "the others are there"
+    learner.update(X[:1], sp.csr_array((np.arange(60) == 20)[None].astype(np.float32)), train=(X[rest], Y[rest]))
+    assert 20 in learner.predict_topk(X[:1], 60).labels, "it can come back"
+
+
 @pytest.mark.parametrize("make", [OneVsRest, lambda **params: LabelTree(leaf_size=8, **params)])
 def test_the_thread_count_changes_nothing(make, data):
     X, Y = data

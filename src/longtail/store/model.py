@@ -365,13 +365,21 @@ class Model:
         if n_new and isinstance(self.propensity, GivenPropensity):
             raise InputError("The propensities were given label by label, and new labels have none: train it anew.")
         before = None if earlier is None else (self.rows(earlier), labels[1])
+        counts = self.label_counts
         self.learner = copy.copy(self.learner).update(self.rows(rows), labels[0], train=before)
+        forgotten = int(np.count_nonzero((counts > 0) & (self.label_counts[: len(counts)] == 0)))
         if self.label_names is not None:
             self.label_names = [*self.label_names, *ids.new_names]
         if self.calibration is not None:
             self.calibration = self.calibration.with_labels(self.n_labels)
         replaced = 0 if train is None or earlier is None else train.n_rows - earlier.n_rows
-        done = {"rows": rows.n_rows, "replaced": replaced, "new_labels": n_new, "with_training_rows": train is not None}
+        done = {
+            "rows": rows.n_rows,
+            "replaced": replaced,
+            "new_labels": n_new,
+            "forgotten_labels": forgotten,
+            "with_training_rows": train is not None,
+        }
         sizes = {"rows": self.n_rows, "labels": self.n_labels}
         self.training = {**self.training, **sizes, "updates": [*self.training.get("updates", []), done]}
         return self

@@ -84,6 +84,8 @@ def update(
         return
     replaced = f", {done['replaced']:,} of them in place of earlier ones" if done["replaced"] else ""
     new = f" {done['new_labels']:,} new label{'s' * (done['new_labels'] > 1)}." if done["new_labels"] else ""
+    if done["forgotten_labels"]:
+        new += f" {done['forgotten_labels']:,} label{'s' * (done['forgotten_labels'] > 1)} without a row forgotten."
     times = len(loaded.training["updates"])
     give(
         f"Learned from {done['rows']:,} rows{replaced} in {seconds:,.1f} s.{new}\n"

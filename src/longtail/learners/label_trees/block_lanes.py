@@ -8,7 +8,9 @@ import scipy.sparse as sp
 
 from longtail.engine.chunks import DENSE_FROM
 from longtail.engine.lanes import LANES
+from longtail.engine.spool import BlockSpool
 from longtail.learners.label_trees.chunk_weights import ChunkWeights, EncodedBlock, NodePrecision
+from longtail.learners.label_trees.forest import LabelForest
 from longtail.learners.norms import widened
 
 SMALLEST = 1e-30
@@ -62,3 +64,42 @@ def without_weights(members: npt.NDArray[np.int32], precision: NodePrecision, n_
     nothing = np.zeros((0, LANES), np.float32)
     bias, features = np.zeros(LANES, np.float32), np.empty(0, np.int32)
     return EncodedBlock.encoded(nothing, bias, features, members, SMALLEST, precision, n_features)
+
+
+def without_labels(
+    forest: LabelForest, weights: ChunkWeights, gone: npt.NDArray[np.int32]
+) -> tuple[LabelForest, ChunkWeights]:
+    """Trees and weights without some labels; blocks that hold none of them stay as they are."""
+    left = LabelForest()
+    left.n_trees_, left.child_starts_ = forest.n_trees_, forest.child_starts_
+    kept = ~np.isin(forest.labels_, gone)
+    left.labels_ = forest.labels_[kept]
+    counts = np.bincount(forest.holders[kept], minlength=forest.n_nodes)
+    left.label_starts_ = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    nodes = []
+    with BlockSpool() as spool:
+        for node, block in zip(weights.nodes_of_blocks, weights.blocks(), strict=True):
+            smaller = _without(block, gone, weights)
+            if smaller is not None:
+                spool.append(smaller)
+                nodes.append(int(node))
+        sizes = np.bincount(np.array(nodes, np.int64), minlength=forest.n_nodes)
+        starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        numbers = np.arange(len(nodes))
+        return left, ChunkWeights.assemble(spool, numbers, starts, weights.precision, weights.n_features_)
+
+
+def _without(block: EncodedBlock, gone: npt.NDArray[np.int32], weights: ChunkWeights) -> EncodedBlock | None:
+    """A block without some labels, None if nothing else is in it."""
+    is_kept = (block.members != -1) & ~np.isin(block.members, gone)
+    lanes = np.flatnonzero(is_kept)
+    if len(lanes) == np.count_nonzero(block.members != -1):
+        return block
+    if not len(lanes):
+        return None
+    features, old = decoded(block)
+    moved, bias = np.zeros_like(old), np.zeros(LANES, np.float32)
+    moved[:, : len(lanes)], bias[: len(lanes)] = old[:, lanes], block.bias[lanes]
+    return EncodedBlock.encoded(
+        moved, bias, features.astype(np.int32), block.members[lanes], SMALLEST, weights.precision, weights.n_features_
+    )

@@ -50,6 +50,7 @@ class NodeRetraining:
             candidates = search.sent(trainer.X, trainer.scales, depth, self.negatives, trainer.threads)
         level = trainer.level(depth, candidates)
         threads = affordable_threads(trainer, level, self.memory_limit)
+        some = [part for part in some if np.diff(level.row_starts)[part.node - level.first]]
         together = list(_together(some))
         for whole, solved in zip(together, trainer.train_members(depth, level, together, threads), strict=True):
             for part in some:

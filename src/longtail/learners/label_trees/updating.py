@@ -14,7 +14,7 @@ from longtail.engine.block_solver import solve_block
 from longtail.engine.lanes import LANES
 from longtail.engine.pool import StopFlag, run_blocks, thread_count
 from longtail.engine.spool import BlockSpool
-from longtail.learners.label_trees.block_lanes import SMALLEST, decoded, label_rows
+from longtail.learners.label_trees.block_lanes import SMALLEST, decoded, label_rows, without_labels
 from longtail.learners.label_trees.chunk_weights import ChunkWeights, EncodedBlock
 from longtail.learners.label_trees.forest import LabelForest
 from longtail.learners.label_trees.insertion import insert_labels
@@ -45,11 +45,15 @@ class _Job(NamedTuple):
 def updated_trees(learner: LabelTree, more: MoreRows) -> tuple[LabelForest, ChunkWeights]:
     """Trees of a learner, and their weights, after it has seen more rows.
 
-    New labels join the leaves where their rows belong. Where all rows are there, they are trained on these, and so are
-    nodes and labels of which much is new; the others follow the new rows.
+    Labels whose last row was taken away leave. New ones join the leaves where their rows belong. Where all rows are
+    there, they are trained on these, and so are nodes and labels of which much is new; the others follow the new rows.
     """
     claimed, search = learner.predict(more.X), learner._search
     settings, weighting, threads = learner._settings(), get_weighting(learner.weighting), thread_count(learner.threads)
+    gone = search.forest.labels_[more.label_counts[search.forest.labels_] == 0]
+    if len(gone):
+        forest, weights = without_labels(search.forest, search.weights, gone)
+        search = replace(search, forest=forest, weights=weights)
     joining = np.setdiff1d(np.flatnonzero(more.label_counts), search.forest.labels_).astype(np.int32)
     if len(joining):
         has_all = more.earlier is not None
@@ -120,7 +124,7 @@ class NodeUpdating:
         trainer = NodeTrainer(
             settings, more.X, more.Y, self.scales, forest, self.weighting, weights.precision, self.threads, costs
         )
-        node_of_block = np.repeat(np.arange(forest.n_nodes), np.diff(weights.block_starts_))
+        node_of_block = weights.nodes_of_blocks
         blocks = list(weights.blocks())
         changed = shares_of(more.changed(self.claimed), more.label_counts)
         changed[self.joined] = 0 if self.retraining is None else 1
@@ -206,6 +210,9 @@ class NodeUpdating:
         n_lanes, n_features = len(columns), int(self.more.X.shape[1])
         scratch = trainer.scratch()
         chosen, rows, features, positives = trainer.rows_of(level, job.node, columns, scratch)
+        if not len(chosen):
+            trainer.give_back(scratch)
+            return block  # what is new is a label that earlier rows have lost
         counts = level.member_starts[columns + 1] - level.member_starts[columns]
         place = np.full(n_features, -1, np.int64)
         place[features] = np.arange(len(features))
@@ -214,7 +221,7 @@ class NodeUpdating:
         memory = scratch.memory(len(chosen), len(features))
         memory.weights[:] = 0
         memory.weights[inside[inside >= 0]] = old[inside >= 0]
-        memory.bias_weights[:] = bias_start(settings, counts, max(len(chosen), 1))
+        memory.bias_weights[:] = bias_start(settings, counts, len(chosen))
         memory.bias_weights[:n_lanes] = before = block.bias[:n_lanes] / np.float32(share)
         problem = make_problem(settings, rows, positives, lane_costs(settings, level.costs.take(columns)))
         solve_block(rows, problem, memory, random_state(settings, job.number), stop)
