@@ -29,7 +29,7 @@ def update(
             "--train",
             metavar="OLD",
             help="The rows that the model was trained on: new labels, and those that change much, are then trained on "
-            "all rows, and new rows with the text of an old one replace it.",
+            "all rows, and new rows with the id or the text of an old one replace it.",
         ),
     ] = None,
     out: Annotated[
@@ -53,13 +53,13 @@ def update(
         loaded = Model.load(model)
         with show_progress():
             with step(f"reading {rows}"):
-                dataset = load(rows, label_names=loaded.label_names)
-            if not dataset.Y.nnz:
+                dataset = load(rows, label_names=loaded.label_names, corrections=True)
+            if not dataset.Y.nnz and dataset.rejected is None:
                 raise InputError("has no labels: there is nothing to learn.", path=rows)
             earlier = None
             if train is not None:
                 with step(f"reading {train}"):
-                    earlier = load(train, label_names=loaded.label_names)
+                    earlier = load(train, label_names=loaded.label_names, corrections=True)
                 if earlier.n_rows != loaded.n_rows:
                     note(
                         f"The model has learned from {loaded.n_rows:,} rows, and {train} has {earlier.n_rows:,}: it is "
