@@ -2,25 +2,31 @@
 
 Runs in Annif's environment (`make annif-test` makes it: .venv-annif). Both train on the same documents. Then the test
 documents are suggested for: by Annif's own Python interface in batches of 32, its best supported way, with Omikuji and
-with longtail's backend in it; and by longtail's model itself. The REST interface and the commands of Annif go through
-the same code.
+with longtail's backend in it; by longtail's model itself; and by `longtail serve` with that model, over HTTP on
+loopback, many texts a request. The REST interface and the commands of Annif go through the same code.
 """
 
 from __future__ import annotations
 
 import argparse
+import http.client
 import json
 import lzma
 import os
+import socket
+import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 HERE = Path(__file__).resolve().parent
+TEXTS_A_REQUEST = 64
 PROJECTS = """[omikuji]
 name=Omikuji
 language=en
@@ -55,16 +61,21 @@ def main() -> int:
         model = projects["longtail"].backend._model
         model.learner.set_params(learner__threads=options.threads)
         rows["model"] = {"system": "longtail's model", "seconds": []}
+        rows["served"] = {"system": f"longtail serve, {TEXTS_A_REQUEST} texts a request", "seconds": []}
         texts = [text for text, _ in test]
-        for _ in range(options.repeat):
-            for name, row in rows.items():
-                start = time.perf_counter()
-                if name == "model":
-                    found = [[name for name, _ in labels] for labels in model.predict_names(texts, k=5)]
-                else:
-                    found = _suggested(projects[name], texts)
-                row["seconds"].append(time.perf_counter() - start)
-                row["P@1"], row["P@5"] = _precision(found, test)
+        model.save(Path(folder) / "model")
+        with _server(options.serve_python, Path(folder) / "model", options.threads) as port:
+            for _ in range(options.repeat):
+                for name, row in rows.items():
+                    start = time.perf_counter()
+                    if name == "model":
+                        found = [[name for name, _ in labels] for labels in model.predict_names(texts, k=5)]
+                    elif name == "served":
+                        found = _answered(port, texts)
+                    else:
+                        found = _suggested(projects[name], texts)
+                    row["seconds"].append(time.perf_counter() - start)
+                    row["P@1"], row["P@5"] = _precision(found, test)
     reference = min(rows["omikuji"]["seconds"])
     for row in rows.values():
         row["documents_per_second"] = len(test) / min(row["seconds"])
@@ -170,6 +181,48 @@ def _suggested(project: Any, texts: list[str]) -> list[list[str]]:
     return found
 
 
+@contextmanager
+def _server(python: str, model: Path, threads: int) -> Iterator[int]:
+    """Run `longtail serve` with one model on loopback; gives its port."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = int(free.getsockname()[1])
+    command = [python, "-m", "longtail", "serve", f"model={model}", "--port", str(port), "--threads", str(threads)]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
+        try:
+            until = time.monotonic() + 120
+            while not _is_ready(port):
+                if process.poll() is not None or time.monotonic() > until:
+                    raise SystemExit("longtail serve did not start: give --serve-python an environment with it.")
+                time.sleep(0.1)
+            yield port
+        finally:
+            process.terminate()
+
+
+def _is_ready(port: int) -> bool:
+    try:
+        client = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+        client.request("GET", "/readyz")
+        return client.getresponse().status == 200
+    except OSError:
+        return False
+
+
+def _answered(port: int, texts: list[str]) -> list[list[str]]:
+    """The five best subjects of each text, over one connection."""
+    client, found = http.client.HTTPConnection("127.0.0.1", port, timeout=60), []
+    for start in range(0, len(texts), TEXTS_A_REQUEST):
+        body = json.dumps({"texts": texts[start : start + TEXTS_A_REQUEST], "k": 5})
+        client.request("POST", "/v1/predict", body, {"content-type": "application/json"})
+        answer = client.getresponse()
+        data = json.loads(answer.read())
+        if answer.status != 200:
+            raise SystemExit(f"longtail serve: {data}")
+        found += [[label["name"] for label in row["predictions"]] for row in data["results"]]
+    client.close()
+    return found
+
+
 def _precision(found: list[list[str]], test: list[tuple[str, list[str]]]) -> tuple[float, float]:
     hits = np.zeros((len(test), 5))
     for row, ((_, labels), ranked) in enumerate(zip(test, found, strict=True)):
@@ -184,6 +237,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--data", type=Path, default=HERE.parent.parent / "shared" / "data" / "eurlex57k")
     parser.add_argument("--rows", type=int, default=None, help="training documents; all when left out")
     parser.add_argument("--documents", type=int, default=6000, help="documents to suggest for")
+    parser.add_argument("--serve-python", default=sys.executable, help="interpreter that has longtail[serve]")
     parser.add_argument("--repeat", type=int, default=2)
     parser.add_argument("--threads", type=int, default=2)
     return parser.parse_args()

@@ -29,6 +29,7 @@ ORDER = (
     "recipes",
     "app",
     "serve",
+    "__main__",
 )
 HEAVY = {
     "sklearn", "numba", "scipy", "matplotlib", "jinja2", "pandas", "zstandard", "tokenizers",

@@ -75,3 +75,12 @@ def test_a_closed_pipe_is_silent(train_file):
     assert predict.wait() == 0
     assert "rror" not in err
     assert "Traceback" not in err
+
+
+def test_the_package_is_the_program():
+    """`python -m longtail` and the console script say the same, under the same name."""
+    commands = [sys.executable, "-m", "longtail"], [sys.executable, "-c", START]
+    shown = [subprocess.run([*command, "update", "--help"], capture_output=True, text=True) for command in commands]
+    assert [done.returncode for done in shown] == [0, 0]
+    assert "Usage: longtail update" in shown[0].stdout
+    assert shown[0].stdout == shown[1].stdout

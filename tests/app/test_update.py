@@ -38,7 +38,9 @@ def test_new_rows_and_labels_go_into_another_model(files):
     assert {name: figures[name] for name in wanted} == wanted
     model, first = Model.load(files / "second", verify=True), Model.load(files / "model")
     assert (model.label_names, first.label_names) == (["ship", "tree", "boat"], ["ship", "tree"])
-    assert model.training["updates"] == [{"rows": 6, "replaced": 0, "new_labels": 1, "with_training_rows": False}]
+    assert model.training["updates"] == [
+        {"rows": 6, "replaced": 0, "new_labels": 1, "forgotten_labels": 0, "with_training_rows": False}
+    ]
     assert (model.training["rows"], first.training.get("updates")) == (46, None)
     again = run("update", files / "second", late)
     assert "update 2" in again.stdout
@@ -54,6 +56,73 @@ def test_corrected_rows_replace_those_with_the_same_text(files):
     assert json.loads(done.stdout)["replaced"] == 2
     model = Model.load(files / "third")
     assert (model.n_rows, model.label_counts.tolist()) == (40, [18, 22])
+
+
+def lines(path, *records):
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    return str(path)
+
+
+@pytest.fixture
+def three(tmp_path):
+    """A model over rows with ids, the files, and a function that updates it and tells what comes out."""
+    rows = [
+        {"id": number, "text": f"{text} {number}x", "labels": [*labels, *(["old"] if number == 3 else [])]}
+        for number, (text, labels) in enumerate(ROWS)
+    ]
+    train = lines(tmp_path / "train.jsonl", *rows)
+    assert run("train", "dismec", train, "--out", tmp_path / "model", "--threads", 1).exit_code == 0
+
+    def updated(*records, with_train=True):
+        late = lines(tmp_path / "late.jsonl", *records)
+        more = ("--train", train) if with_train else ()
+        done = run("update", tmp_path / "model", late, *more, "--out", tmp_path / "new", "--json")
+        assert done.exit_code == 0, done.output
+        model = Model.load(tmp_path / "new")
+        return json.loads(done.stdout), dict(zip(model.label_names, model.label_counts.tolist(), strict=True)), model
+
+    return updated
+
+
+def test_a_row_replaces_the_earlier_one_with_its_id(three):
+    figures, counts, model = three(
+        {"id": "0", "text": "another text, a tree", "labels": ["tree"]},
+        {"id": 99, "text": "a blue ship 1x", "labels": ["tree"]},
+        {"id": 5, "text": "a red ship 4x", "labels": ["ship"]},
+    )
+    assert figures["replaced"] == 3, "by id with another text; by text where the id is unknown; by id where both are"
+    assert (model.n_rows, counts) == (40, {"old": 1, "ship": 18, "tree": 22})
+
+
+def test_what_is_rejected_goes_and_the_rest_of_the_row_stays(three):
+    figures, counts, model = three({"id": 3, "text": "a blue tree 3x", "labels": [], "rejected": ["old", "unheard of"]})
+    assert (figures["replaced"], figures["new_labels"], figures["forgotten_labels"]) == (1, 0, 1)
+    assert counts == {"old": 0, "ship": 20, "tree": 20}, "tree stays, of which nothing was said"
+    assert "old" not in dict(model.names(model.predict_topk(["a blue tree 3x"], 3))[0])
+
+
+def test_a_row_that_only_rejects_has_what_the_model_decides_besides(three):
+    _, counts, _ = three({"text": "a blue tree", "labels": [], "rejected": ["ship"]}, with_train=False)
+    assert counts == {"old": 1, "ship": 20, "tree": 21}
+    _, counts, _ = three({"text": "a blue tree", "labels": [], "rejected": ["tree"]}, with_train=False)
+    assert counts == {"old": 1, "ship": 20, "tree": 20}
+
+
+@pytest.mark.parametrize(
+    ("record", "message"),
+    [
+        ({"id": [1], "labels": []}, "'id' must be a string or a whole number, it is a list"),
+        ({"labels": ["ship"], "rejected": ["ship"]}, "label 'ship' is in 'labels' and in 'rejected'"),
+        ({"labels": ["ship"], "rejected": "tree"}, "'rejected' must be a list of names, it is a string"),
+        ({"labels": ["ship"], "id": "twice"}, "Two of the rows have the id 'twice'"),
+    ],
+)
+def test_corrections_that_make_no_sense_are_refused(files, tmp_path, record, message):
+    late = lines(tmp_path / "late.jsonl", *[{"text": "a", **record}] * 2)
+    done = run("update", files / "model", late, "--train", files / "train.jsonl", "--out", tmp_path / "never")
+    assert done.exit_code == 2
+    assert message in done.stderr
+    assert not (tmp_path / "never").exists()
 
 
 @pytest.mark.parametrize(

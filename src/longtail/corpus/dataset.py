@@ -32,6 +32,10 @@ class Dataset:
         A longer text about each label.
     name : str, optional
         What to call the data set in reports.
+    row_ids : sequence of str, optional
+        What each row is called elsewhere, "" where it has no id: an update replaces the earlier row with the same id.
+    rejected : sequence of sequences of str, optional
+        Names of the labels that somebody said each row does not have, for an update.
 
     Examples
     --------
@@ -50,6 +54,8 @@ class Dataset:
     texts: list[str] | None
     label_texts: list[str] | None
     name: str | None
+    row_ids: list[str] | None
+    rejected: list[list[str]] | None
 
     def __init__(
         self,
@@ -59,6 +65,9 @@ class Dataset:
         texts: Sequence[str] | None = None,
         label_texts: Sequence[str] | None = None,
         name: str | None = None,
+        *,
+        row_ids: Sequence[str] | None = None,
+        rejected: Sequence[Sequence[str]] | None = None,
     ) -> None:
         self.Y = as_indicator(Y)
         self.X = None if X is None else as_rows(X)
@@ -70,6 +79,10 @@ class Dataset:
         self.texts = _checked(texts, "texts", self.n_rows, "rows")
         self.label_names = _checked(label_names, "label_names", self.n_labels, "labels")
         self.label_texts = _checked(label_texts, "label_texts", self.n_labels, "labels")
+        self.row_ids = _checked(row_ids, "row_ids", self.n_rows, "rows")
+        self.rejected = None if rejected is None else [list(names) for names in rejected]
+        if self.rejected is not None and len(self.rejected) != self.n_rows:
+            raise InputError(f"rejected has {len(self.rejected)} entries, but there are {self.n_rows} rows.")
         if self.X is None and self.texts is None:
             raise InputError("A data set needs features (X) or texts, it has neither: give one of them.")
 
@@ -122,6 +135,8 @@ class Dataset:
             texts=None if self.texts is None else [self.texts[row] for row in ids],
             label_texts=self.label_texts,
             name=self.name,
+            row_ids=None if self.row_ids is None else [self.row_ids[row] for row in ids],
+            rejected=None if self.rejected is None else [self.rejected[row] for row in ids],
         )
 
     def __len__(self) -> int:

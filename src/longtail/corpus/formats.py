@@ -26,7 +26,11 @@ _XC, _JSONL = (".txt", ".xc"), (".jsonl", ".ndjson")
 
 
 def load(
-    source: str | os.PathLike[str], *, label_names: Sequence[str] | None = None, labels_optional: bool = False
+    source: str | os.PathLike[str],
+    *,
+    label_names: Sequence[str] | None = None,
+    labels_optional: bool = False,
+    corrections: bool = False,
 ) -> Dataset:
     """Load a data set from a file in any format, or by its name.
 
@@ -44,6 +48,8 @@ def load(
         else XC text from a ``label_names.txt`` in the same directory, where there is one.
     labels_optional : bool
         Take JSONL rows without ``labels``, as for prediction.
+    corrections : bool
+        Also take ``id`` and ``rejected`` of JSONL rows, as for an update.
 
     Returns
     -------
@@ -65,7 +71,7 @@ def load(
             raise InputError(_not_there(path), path=path)
     kind = _kind(path)
     if kind == "jsonl":
-        return read_jsonl(path, label_names=label_names, labels_optional=labels_optional)
+        return read_jsonl(path, label_names=label_names, labels_optional=labels_optional, corrections=corrections)
     if kind == "npz":
         return _named(read_npz(path), label_names, path)
     dataset = read_xc(path)

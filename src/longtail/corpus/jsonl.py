@@ -21,7 +21,11 @@ _LONGEST_LINE = 1 << 28
 
 
 def read_jsonl(
-    path: str | os.PathLike[str], *, label_names: Sequence[str] | None = None, labels_optional: bool = False
+    path: str | os.PathLike[str],
+    *,
+    label_names: Sequence[str] | None = None,
+    labels_optional: bool = False,
+    corrections: bool = False,
 ) -> Dataset:
     """Read a JSONL file, plain or compressed: an object a line with ``text`` and ``labels``, a list of names.
 
@@ -36,6 +40,8 @@ def read_jsonl(
         those of the sorted names in the file.
     labels_optional : bool
         Take objects without ``labels``, as for prediction: these rows have none.
+    corrections : bool
+        Also take ``id``, a string or a number, and ``rejected``, a list of names, as for an update.
 
     Returns
     -------
@@ -64,10 +70,15 @@ def read_jsonl(
         twice = next(name for number, name in enumerate(known) if ids[name] != number)
         raise InputError(f"label_names has {twice!r} twice: names that define ids must differ.")
     texts: list[str] = []
+    row_ids: list[str] = []
+    rejected: list[list[str]] = []
     indices, indptr = array("i"), array("q", [0])
     for line, record in _records(path):
         text, labels = _fields(record, path, line, labels_optional)
         texts.append(text)
+        if corrections:
+            row_ids.append(_row_id(record, path, line))
+            rejected.append(_rejected(record, labels, path, line))
         indices.extend([ids.setdefault(name, len(ids)) for name in labels])
         indptr.append(len(indices))
     if not texts:
@@ -78,7 +89,10 @@ def read_jsonl(
     columns = final[np.frombuffer(indices, np.int32)]
     Y = sp.csr_array((np.ones(len(columns), np.float32), columns, np.array(indptr)), shape=(len(texts), len(ids)))
     Y.sort_indices()
-    return Dataset(None, Y, label_names=known + found, texts=texts, name=os.path.basename(path).split(".")[0])
+    return Dataset(
+        None, Y, label_names=known + found, texts=texts, name=os.path.basename(path).split(".")[0],
+        row_ids=row_ids if any(row_ids) else None, rejected=rejected if any(rejected) else None,
+    )  # fmt: skip
 
 
 def write_jsonl(dataset: Dataset, path: str | os.PathLike[str]) -> None:
@@ -167,12 +181,7 @@ def _fields(record: Any, path: str | os.PathLike[str], line: int, labels_optiona
     text, labels = record["text"], record.get("labels", [])
     if not isinstance(text, str):
         raise InputError(f"'text' must be a string, it is {_kind(text)}.", path=path, line=line)
-    if not isinstance(labels, list):
-        raise InputError(f"'labels' must be a list of names, it is {_kind(labels)}.", path=path, line=line)
-    for label in labels:
-        if not isinstance(label, str) or not label:
-            what = "an empty string" if label == "" else _kind(label)
-            raise InputError(f"'labels' must hold names, one of them is {what}.", path=path, line=line)
+    _check_names(labels, "labels", path, line)
     if len(set(labels)) != len(labels):
         twice = next(label for label in labels if labels.count(label) > 1)
         raise InputError(f"label {twice!r} stands twice in this row: remove one.", path=path, line=line)
@@ -180,6 +189,33 @@ def _fields(record: Any, path: str | os.PathLike[str], line: int, labels_optiona
         if not string.isascii() and any("\ud800" <= character <= "\udfff" for character in string):
             raise InputError("has half of a surrogate pair, which is no character: clean it.", path=path, line=line)
     return text, labels
+
+
+def _check_names(names: Any, key: str, path: str | os.PathLike[str], line: int) -> None:
+    if not isinstance(names, list):
+        raise InputError(f"'{key}' must be a list of names, it is {_kind(names)}.", path=path, line=line)
+    for name in names:
+        if not isinstance(name, str) or not name:
+            what = "an empty string" if name == "" else _kind(name)
+            raise InputError(f"'{key}' must hold names, one of them is {what}.", path=path, line=line)
+
+
+def _row_id(record: dict[str, Any], path: str | os.PathLike[str], line: int) -> str:
+    found = record.get("id")
+    if found is None:
+        return ""
+    if isinstance(found, bool) or not isinstance(found, str | int):
+        raise InputError(f"'id' must be a string or a whole number, it is {_kind(found)}.", path=path, line=line)
+    return str(found)
+
+
+def _rejected(record: dict[str, Any], labels: list[str], path: str | os.PathLike[str], line: int) -> list[str]:
+    found: list[str] = record.get("rejected", [])
+    _check_names(found, "rejected", path, line)
+    both = next((name for name in found if name in labels), None)
+    if both is not None:
+        raise InputError(f"label {both!r} is in 'labels' and in 'rejected': remove one.", path=path, line=line)
+    return found
 
 
 def _kind(value: Any) -> str:

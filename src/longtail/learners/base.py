@@ -97,8 +97,8 @@ class Learner(BaseEstimator):
             Columns beyond the old `n_labels_` are new labels.
         train : (X, Y), optional
             The rows that the learner was trained on, without those that the new ones replace. With them, new labels,
-            and in one-vs-rest those that change much, are trained on all rows; others follow the new rows by as much
-            as these are worth.
+            and those that change much, are trained on all rows; others follow the new rows by as much as these are
+            worth.
 
         Returns
         -------

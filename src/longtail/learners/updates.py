@@ -24,7 +24,7 @@ class MoreRows(NamedTuple):
     earlier : (csr_array, csr_array), optional
         The rows that it was trained on, without those that the new ones replace; Y as wide as that of the new rows.
     label_counts : ndarray of int64
-        Rows of each label, all told.
+        Rows of each label, all told; 0 where the last one was taken away, and such a label is forgotten.
     n_rows : int
         All rows.
     before : ndarray of int64
@@ -53,7 +53,6 @@ class MoreRows(NamedTuple):
         old = before if earlier is None else np.bincount(earlier[1].indices, minlength=n_labels)
         kept = n_rows if earlier is None else int(earlier[1].shape[0])
         counts = (old + np.bincount(Y.indices, minlength=n_labels)).astype(np.int64)
-        counts = np.where(counts == 0, before, counts)  # rows of these are not among those that were given
         return cls(X, Y, earlier, counts, kept + int(Y.shape[0]), before)
 
     @property
@@ -83,7 +82,7 @@ class MoreRows(NamedTuple):
         changed = np.bincount(either.indices, minlength=self.n_labels)
         if self.earlier is not None:
             left = np.bincount(self.earlier[1].indices, minlength=self.n_labels)
-            changed = changed + np.where(left > 0, np.maximum(self.before - left, 0), 0)
+            changed = changed + np.maximum(self.before - left, 0)
         return np.asarray(changed, np.int64)
 
     def of_labels(self, labels: npt.NDArray[np.int32], own: bool) -> MoreRows:

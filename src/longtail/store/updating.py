@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
 import numpy as np
@@ -36,6 +36,10 @@ class LabelIds:
         """Names of the labels that the model doesn't know."""
         return [] if self._ids is None else list(self._ids)[self.n_known :]
 
+    def id_of(self, name: str) -> int | None:
+        """Id of a label that has one."""
+        return None if self._ids is None else self._ids.get(name)
+
     def of(self, dataset: Dataset) -> sp.csr_array:
         """Labels of a data set by these ids; those that any row has and that are new are given ids."""
         theirs, Y = dataset.label_names, dataset.Y
@@ -55,17 +59,60 @@ class LabelIds:
         return matched
 
 
-def without_replaced(train: Dataset, rows: Dataset) -> Dataset:
-    """Earlier rows but for those that come again: with the same text, or without texts with the same features."""
+def replaced_rows(train: Dataset, rows: Dataset) -> list[list[int]]:
+    """Numbers of the earlier rows that each new row replaces.
+
+    Those with its id, where any has it; else those with the same text, or without texts with the same features.
+    """
     by_text = train.texts is not None and rows.texts is not None
-    again = set(_keys(rows, by_text))
-    kept = np.array([key not in again for key in _keys(train, by_text)])
-    return train if kept.all() else train.take(kept)
+    by_id, by_content = _places(train.row_ids or ()), _places(_keys(train, by_text))
+    by_id.pop("", None)
+    found, seen = [], set()
+    for number, key in enumerate(_keys(rows, by_text)):
+        name = "" if rows.row_ids is None else rows.row_ids[number]
+        if name and name in seen:
+            raise InputError(f"Two of the rows have the id {name!r}: leave one of them.")
+        seen.add(name)
+        found.append(by_id[name] if name in by_id else by_content.get(key, []))
+    return found
+
+
+def labels_to_learn(
+    rows: Dataset,
+    ids: LabelIds,
+    train: Dataset | None,
+    replaced: list[list[int]],
+    decide: Callable[[Dataset], sp.csr_array],
+) -> sp.csr_array:
+    """Labels of the new rows.
+
+    A row that only rejects labels says nothing of the others: these are those of the rows that it replaces, or where it
+    replaces none those that `decide` gives it.
+    """
+    Y = ids.of(rows)
+    if rows.rejected is None:
+        return Y
+    labels = [set(Y.indices[Y.indptr[row] : Y.indptr[row + 1]].tolist()) for row in range(rows.n_rows)]
+    for row, names in enumerate(rows.rejected):
+        if labels[row] or not names:
+            continue
+        known = ids.of(train.take(replaced[row])) if train is not None and replaced[row] else decide(rows.take([row]))
+        labels[row] = set(known.indices.tolist()) - {ids.id_of(name) for name in names}
+    indptr = np.cumsum([0, *(len(own) for own in labels)])
+    indices = np.array([label for own in labels for label in sorted(own)], np.int32)
+    return sp.csr_array((np.ones(len(indices), np.float32), indices, indptr), shape=(rows.n_rows, ids.n_labels))
 
 
 def widened(Y: sp.csr_array, n_labels: int) -> sp.csr_array:
     """Labels with as many columns as there are ids."""
     return sp.csr_array((Y.data, Y.indices, Y.indptr), shape=(Y.shape[0], n_labels))
+
+
+def _places(keys: Iterable[Hashable]) -> dict[Hashable, list[int]]:
+    places: dict[Hashable, list[int]] = {}
+    for number, key in enumerate(keys):
+        places.setdefault(key, []).append(number)
+    return places
 
 
 def _keys(dataset: Dataset, by_text: bool) -> list[Hashable]:

@@ -13,9 +13,12 @@ from pathlib import Path
 import pytest
 
 from longtail import Model, Popularity
+from longtail.app.serve.explaining import Wish, _explained
 from longtail.app.serve.labels import Labels
 from longtail.app.serve.models import Served
+from longtail.app.serve.problems import Problem
 from longtail.app.serve.settings import Limits
+from longtail.app.serve.spans import find_places, words
 from longtail.errors import InputError, ModelError
 
 from .running import Running, error_of, head_of, receive
@@ -122,6 +125,78 @@ def test_too_large_a_body_is_told_so_to_a_client_that_sends_it_all(guarded, size
     assert answer.status == 413
     assert json.loads(answer.read())["error"]["code"] == "too_large"
     client.close()
+
+
+def refused(server, size, headers=None):
+    """Answer to an ordinary client that sends all it has before it reads."""
+    client = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
+    client.connect()
+    time.sleep(0.1)  # so that one that is refused at once has been
+    client.request("POST", "/v1/predict", b"a" * size, headers or {})
+    answer = client.getresponse()
+    found = answer.status, json.loads(answer.read())["error"]["code"]
+    client.close()
+    return found
+
+
+@pytest.mark.parametrize("size", [10, 5 << 20])
+def test_refusals_on_the_wire_reach_a_client_that_still_sends(place, size):
+    with Running({"tiny": place}, limits=Limits(connections=3)) as server:
+        assert refused(server, size, {"x-long": "a" * 20_000}) == (431, "head_too_large")
+        assert refused(server, size, {"content-length": "x"}) == (400, "bad_request")
+        with connect(server), connect(server), connect(server):
+            time.sleep(0.2)
+            for _ in range(6):
+                assert refused(server, size) == (503, "not_ready")
+
+
+def test_refused_connections_keep_no_place_and_are_bounded(place):
+    with Running({"tiny": place}, limits=Limits(connections=2, rest_seconds=30)) as server:
+        kept = [connect(server) for _ in range(2)]
+        time.sleep(0.2)
+        lingering = [connect(server) for _ in range(4)]
+        for connection in lingering:
+            assert b"503" in connection.recv(65536)
+        time.sleep(0.2)
+        ended = 0
+        for connection in lingering:  # two are let send on, the others were closed at once
+            with contextlib.suppress(OSError):
+                connection.sendall(b"a")
+            time.sleep(0.1)
+            try:
+                connection.sendall(b"a")
+            except OSError:
+                ended += 1
+        assert ended == 2
+        for connection in kept:
+            connection.close()
+        time.sleep(0.2)
+        assert b"200" in server.send(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
+        for connection in lingering:
+            connection.close()
+
+
+def test_an_explanation_is_given_up_along_a_long_text_and_between_labels():
+    ticks = iter(range(1000))
+
+    def check():
+        if next(ticks) >= 3:
+            raise Problem("deadline", "late")
+
+    with pytest.raises(Problem):
+        find_places(words("red car " * 20_000), {"red"}, check=check)
+    assert next(ticks) == 4, "at the fourth look, not at the end"
+    seen = []
+
+    def explain(labels):
+        seen.append(labels)
+        time.sleep(0.06)
+        return []
+
+    with pytest.raises(Problem, match="took too long"):
+        _explained(explain, list(range(100)), Wish(end=time.monotonic() + 0.1))
+    assert 1 <= len(seen) <= 3
+    assert max(len(some) for some in seen) < 100
 
 
 def flood(connection, data, times, pause):

@@ -16,4 +16,4 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.exit(130)
     tidy_when_terminated()
-    program()
+    program(prog_name="longtail")

@@ -28,8 +28,8 @@ def update(
         typer.Option(
             "--train",
             metavar="OLD",
-            help="The rows that the model was trained on: new labels, and in one-vs-rest those that change much, are "
-            "then trained on all rows, and new rows with the text of an old one replace it.",
+            help="The rows that the model was trained on: new labels, and those that change much, are then trained on "
+            "all rows, and new rows with the id or the text of an old one replace it.",
         ),
     ] = None,
     out: Annotated[
@@ -53,13 +53,13 @@ def update(
         loaded = Model.load(model)
         with show_progress():
             with step(f"reading {rows}"):
-                dataset = load(rows, label_names=loaded.label_names)
-            if not dataset.Y.nnz:
+                dataset = load(rows, label_names=loaded.label_names, corrections=True)
+            if not dataset.Y.nnz and dataset.rejected is None:
                 raise InputError("has no labels: there is nothing to learn.", path=rows)
             earlier = None
             if train is not None:
                 with step(f"reading {train}"):
-                    earlier = load(train, label_names=loaded.label_names)
+                    earlier = load(train, label_names=loaded.label_names, corrections=True)
                 if earlier.n_rows != loaded.n_rows:
                     note(
                         f"The model has learned from {loaded.n_rows:,} rows, and {train} has {earlier.n_rows:,}: it is "
@@ -84,6 +84,8 @@ def update(
         return
     replaced = f", {done['replaced']:,} of them in place of earlier ones" if done["replaced"] else ""
     new = f" {done['new_labels']:,} new label{'s' * (done['new_labels'] > 1)}." if done["new_labels"] else ""
+    if done["forgotten_labels"]:
+        new += f" {done['forgotten_labels']:,} label{'s' * (done['forgotten_labels'] > 1)} without a row forgotten."
     times = len(loaded.training["updates"])
     give(
         f"Learned from {done['rows']:,} rows{replaced} in {seconds:,.1f} s.{new}\n"

@@ -17,6 +17,7 @@ from longtail.corpus.token_rows import Tokens
 from longtail.learners import Explanation, TextLearner
 
 _SOURCES = 10
+_AT_ONCE = 8  # labels
 Part = tuple[str, float]
 
 
@@ -35,7 +36,7 @@ class Wish:
     spans : int
         Places in a text a label at most, the first ones.
     end : float, optional
-        Moment of the monotonic clock after which no other label is explained.
+        Moment of the monotonic clock after which the work is given up: between labels, and along a long text.
     """
 
     parts: int = 20
@@ -61,7 +62,8 @@ def explain_row(served: Served, row: Any, labels: Sequence[int], wish: Wish) -> 
     if isinstance(row, str) and type(learner) is TextLearner:
         whys, spans_of = _explain_text(learner, row, known, wish)
     else:
-        whys = served.model.explain(row if isinstance(row, str) else served.matrix([row]), known)
+        of_row = row if isinstance(row, str) else served.matrix([row])
+        whys = _explained(lambda some: served.model.explain(of_row, some), known, wish)
         features = _find_tfidf(learner)
         if isinstance(row, str) and features is not None:
             spans_of = _word_spans(features, row, whys, wish)
@@ -92,7 +94,7 @@ def _explain_text(
 ) -> tuple[list[Explanation], Callable[[Explanation], list[Span]]]:
     """Explain as `TextLearner.explain` does, but spell out no more features than are shown."""
     rows, features = learner._check_rows([text]), learner.features_
-    whys = learner.learner_.explain(rows, labels)
+    whys = _explained(lambda some: learner.learner_.explain(rows, some), labels, wish)
     if isinstance(features, Tokens):
         places = {why.label: why.parts[: wish.parts] for why in whys}
         offsets = features._made().encode(text).offsets
@@ -108,13 +110,23 @@ def _explain_text(
     return whys, _word_spans(tfidf, text, whys, wish)
 
 
+def _explained(explain: Callable[[list[int]], list[Explanation]], labels: list[int], wish: Wish) -> list[Explanation]:
+    """Explanations of some labels, a few at a time: what each label has to itself is most of the work."""
+    whys: list[Explanation] = []
+    for at in range(0, len(labels), _AT_ONCE):
+        wish.check_time()
+        whys += explain(labels[at : at + _AT_ONCE])
+    return whys
+
+
 def _word_spans(
     features: Tfidf, text: str, whys: Sequence[Explanation], wish: Wish
 ) -> Callable[[Explanation], list[Span]]:
     """Look for the parts of all labels at once: a text can be long."""
+    wish.check_time()
     found = words(text, lowercase=bool(features.lowercase))
     wanted = {term for why in whys for term, _ in why.parts[: wish.parts]}
-    places = find_places(found, wanted, ngrams=int(features.ngrams), most=wish.spans)
+    places = find_places(found, wanted, ngrams=int(features.ngrams), most=wish.spans, check=wish.check_time)
 
     def spans(why: Explanation) -> list[Span]:
         return share_out(places, why.parts[: wish.parts])[: wish.spans]

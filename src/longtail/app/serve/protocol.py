@@ -31,6 +31,7 @@ class GuardedProtocol(HttpToolsProtocol):
     """One connection; `with_limits` gives the class for some limits."""
 
     limits: ClassVar[Limits] = Limits()
+    _leaving: ClassVar[set[GuardedProtocol]] = set()  # connections that have their last answer
 
     _head_timer: asyncio.TimerHandle | None = None
     _head_bytes = 0
@@ -44,12 +45,12 @@ class GuardedProtocol(HttpToolsProtocol):
     @classmethod
     def with_limits(cls, limits: Limits) -> type[GuardedProtocol]:
         """Class of connections with these limits."""
-        return type("LimitedProtocol", (cls,), {"limits": limits})
+        return type("LimitedProtocol", (cls,), {"limits": limits, "_leaving": set()})
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Take a connection, or refuse it where there are too many."""
         super().connection_made(transport)
-        if len(self.connections) > self.limits.connections:
+        if len(self.connections) - len(self._leaving) > self.limits.connections:
             self._refuse(
                 Problem("not_ready", f"There are {self.limits.connections:,} connections, the most: try later.")
             )
@@ -58,6 +59,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the timer."""
+        self._leaving.discard(self)
         self._stop_timer()
         self._stop_write_timer()
         if self._rest_timer is not None:
@@ -75,7 +77,7 @@ class GuardedProtocol(HttpToolsProtocol):
             return
         self._has_counted = False
         super().data_received(data)
-        if self._in_body:
+        if self._in_body or self._rest_timer is not None:
             return
         if self._head_timer is None and (self.cycle is None or self.cycle.response_complete):
             self._expect_head()
@@ -137,9 +139,17 @@ class GuardedProtocol(HttpToolsProtocol):
         """
         if self.transport.is_closing() or self._rest_timer is not None:
             return
-        if not self._in_body:
+        if self._in_body:
+            self._linger()
+        else:
+            self.transport.close()
+
+    def _linger(self) -> None:
+        """Say that no more comes from here, and throw away what arrives; at once where many do so already."""
+        if len(self._leaving) >= self.limits.connections:
             self.transport.close()
             return
+        self._leaving.add(self)
         self._stop_timer()
         self._rest_timer = self.loop.call_later(self.limits.rest_seconds, self.transport.close)
         self.transport.write_eof()
@@ -179,6 +189,8 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def _refuse(self, problem: Problem) -> None:
         self._stop_timer()
+        if self._rest_timer is not None:
+            return
         if self._in_body or (self.cycle is not None and not self.cycle.response_complete):
             self.transport.close()  # this request has its answer, or one to an earlier request is on its way
             return
@@ -191,7 +203,7 @@ class GuardedProtocol(HttpToolsProtocol):
             "connection: close",
         ]
         self.transport.write("\r\n".join([*head, "", ""]).encode() + body)
-        self.transport.close()
+        self._linger()
 
     def _expect_head(self) -> None:
         if self._head_timer is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 _WORD = re.compile(r"\w\w+")
+_CHECK_EVERY = 4096  # words
 _GROWS = "İ"  # the one character whose lower case is two
 
 
@@ -56,7 +57,14 @@ class Places:
     times: int = 0
 
 
-def find_places(found: list[Word], terms: AbstractSet[str], *, ngrams: int = 1, most: int = 1000) -> dict[str, Places]:
+def find_places(
+    found: list[Word],
+    terms: AbstractSet[str],
+    *,
+    ngrams: int = 1,
+    most: int = 1000,
+    check: Callable[[], None] | None = None,
+) -> dict[str, Places]:
     """Places of terms in a text, in one pass.
 
     Parameters
@@ -67,6 +75,8 @@ def find_places(found: list[Word], terms: AbstractSet[str], *, ngrams: int = 1, 
         Longest run of words that is a term.
     most : int
         Places of a term that are kept.
+    check : callable, optional
+        Called now and then; raises where it takes too long.
 
     Examples
     --------
@@ -75,6 +85,8 @@ def find_places(found: list[Word], terms: AbstractSet[str], *, ngrams: int = 1, 
     """
     places: dict[str, Places] = {}
     for first in range(len(found)):
+        if check is not None and first % _CHECK_EVERY == 0:
+            check()
         term = ""
         for last in range(first, min(first + ngrams, len(found))):
             term = f"{term} {found[last].term}" if term else found[last].term

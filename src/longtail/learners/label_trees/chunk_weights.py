@@ -170,6 +170,11 @@ class ChunkWeights(BaseEstimator):
         """Blocks of all nodes."""
         return len(self.pair_starts_) - 1
 
+    @property
+    def nodes_of_blocks(self) -> npt.NDArray[np.int64]:
+        """Node of each block."""
+        return np.repeat(np.arange(len(self.block_starts_) - 1), np.diff(self.block_starts_))
+
     @cached_property
     def most_pairs(self) -> int:
         """Most features that any block has weights for."""

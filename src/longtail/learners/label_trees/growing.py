@@ -87,11 +87,8 @@ def _sent(
     memory_limit: int | str | None = None,
 ) -> sp.csr_array:
     """Which rows the levels above send to the nodes of level `depth`, as a 0/1 matrix; all to the roots."""
-    forest, n = trainer.forest, int(trainer.X.shape[0])
-    first, last = forest.level_starts[depth : depth + 2]
-    if depth == 0:
-        return sp.csr_array(np.ones((n, forest.n_trees_), np.float32))
-    done = int(block_starts[first])
+    forest = trainer.forest
+    done = int(block_starts[forest.level_starts[depth]])
     weights = ChunkWeights.assemble(
         spool,
         np.arange(done),
@@ -103,11 +100,4 @@ def _sent(
     search = TreeSearch(
         forest, weights, trainer.settings.loss, negatives.discount, trainer.settings.bias, int(trainer.Y.shape[1])
     )
-    nodes = search.nodes(trainer.X, trainer.scales, depth, negatives.nodes, trainer.threads)
-    used = nodes >= 0
-    indptr = np.concatenate([[0], np.cumsum(used.sum(axis=1))])
-    matrix = sp.csr_array(
-        (np.ones(int(indptr[-1]), np.float32), nodes[used] - np.int32(first), indptr), shape=(n, int(last - first))
-    )
-    matrix.sort_indices()
-    return matrix
+    return search.sent(trainer.X, trainer.scales, depth, negatives.nodes, trainer.threads)

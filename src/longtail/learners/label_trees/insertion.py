@@ -8,6 +8,7 @@ import scipy.sparse as sp
 
 from longtail.engine.lanes import LANES
 from longtail.engine.spool import BlockSpool
+from longtail.learners.label_trees.block_lanes import without_weights
 from longtail.learners.label_trees.budget import affordable_threads
 from longtail.learners.label_trees.chunk_weights import ChunkWeights
 from longtail.learners.label_trees.forest import LabelForest
@@ -33,10 +34,12 @@ def insert_labels(
     threads: int,
     memory_limit: int | str | None = None,
     ids: npt.NDArray[np.int32] | None = None,
+    train: bool = True,
 ) -> tuple[LabelForest, ChunkWeights]:
     """Give the trees and the weights with the labels of Y added; what was there is copied as it is.
 
     `ids` are the labels that the columns of Y stand for, rising; those after the ones that are known when left out.
+    Without `train` the new labels get their places, and have no weights yet; rows that have any of them are enough.
     """
     old, old_weights, n_old = search.forest, search.weights, search.n_labels
     near = _leaf_votes(search, X, scales, beam, threads)
@@ -48,7 +51,9 @@ def insert_labels(
     new = weighting.costs(np.bincount(Y.indices, minlength=Y.shape[1]), X.shape[0])
     costs = Costs(np.ones(n_labels, np.float32), np.ones(n_labels, np.float32))
     costs.positive[ids], costs.negative[ids] = new.positive, new.negative
-    trainer = NodeTrainer(settings, X, padded, scales, forest, weighting, old_weights.precision, threads, costs)
+    trainer = None
+    if train:
+        trainer = NodeTrainer(settings, X, padded, scales, forest, weighting, old_weights.precision, threads, costs)
     n_blocks = old_weights.n_blocks
     members = np.diff(old.child_starts_) + np.diff(old.label_starts_)
     new_blocks: list[NodeBlock] = []
@@ -60,14 +65,20 @@ def insert_labels(
             grown = [node for node in np.unique(nodes).tolist() if first <= node < last]
             if not grown:
                 continue
-            level = trainer.level(depth, sp.csr_array((near[:, first:last] > 0).astype(np.float32)))
             todo: list[NodeBlock] = []
             for node in grown:
                 size = len(forest.labels_under(node)) + len(forest.nodes_under(node))
                 for start in range(int(members[node]), size, LANES):
                     number = n_blocks + len(new_blocks) + len(todo)
                     todo.append(NodeBlock(number, node, start, min(start + LANES, size)))
-            for solved in trainer.train(depth, level, todo, affordable_threads(trainer, level, memory_limit)):
+            if trainer is not None:
+                level = trainer.level(depth, sp.csr_array((near[:, first:last] > 0).astype(np.float32)))
+                made = trainer.train(depth, level, todo, affordable_threads(trainer, level, memory_limit))
+            else:
+                made = (
+                    without_weights(_labels_of(forest, block), old_weights.precision, int(X.shape[1])) for block in todo
+                )
+            for solved in made:
                 spool.append(solved)
             new_blocks += todo
         node_of_block = np.repeat(np.arange(old.n_nodes), np.diff(old_weights.block_starts_))
@@ -77,6 +88,12 @@ def insert_labels(
         starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
         grown_forest = _with_labels(old, nodes, ids[labels], new_last=False)
         return grown_forest, ChunkWeights.assemble(spool, order, starts, old_weights.precision, int(X.shape[1]))
+
+
+def _labels_of(forest: LabelForest, block: NodeBlock) -> npt.NDArray[np.int32]:
+    """Labels of a block: members of a node are the nodes under it, then its labels."""
+    n_below = len(forest.nodes_under(block.node))
+    return forest.labels_under(block.node)[block.first - n_below : block.last - n_below]
 
 
 def _leaf_votes(

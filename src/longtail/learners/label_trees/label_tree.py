@@ -33,11 +33,11 @@ from longtail.learners.label_trees.overlap import with_overlap
 from longtail.learners.label_trees.partition import partition_labels
 from longtail.learners.label_trees.representation import represent_labels
 from longtail.learners.label_trees.search import TreeSearch
-from longtail.learners.label_trees.updating import NodeUpdating, label_rows
+from longtail.learners.label_trees.updating import updated_trees
 from longtail.learners.linear.problem import Settings
 from longtail.learners.linear.training import row_scales
 from longtail.learners.norms import norms_of_chunks
-from longtail.learners.updates import MoreRows, patterns_of, with_stand_ins
+from longtail.learners.updates import MoreRows
 from longtail.losses import Logistic, Loss, SquaredHinge, get_loss
 from longtail.propensity import GivenPropensity, get_propensity
 from longtail.propensity.base import is_number
@@ -323,33 +323,13 @@ class LabelTree(Learner):
         return self
 
     def _update(self, more: MoreRows) -> None:
-        """Put new labels in, then move the nodes, which learn where their rows belong, and the old labels."""
-        claimed = self.predict(more.X)
-        joining = np.setdiff1d(np.flatnonzero(more.label_counts), self.forest_.labels_).astype(np.int32)
-        if len(joining):
-            X, Y = more.all_rows
-            if more.earlier is None:
-                X, Y = with_stand_ins(more, patterns_of(label_rows(self.weights_)))
-            self._insert(X, sp.csr_array(Y[:, joining]), joining)
-        self.n_labels_ = more.n_labels
-        self.weights_ = NodeUpdating(
-            self._search, self._settings(), more, joining, self._scales(more.X), get_weighting(self.weighting), claimed,
-            int(self.negatives), thread_count(self.threads),
-        ).updated()  # fmt: skip
+        self.forest_, self.weights_ = updated_trees(self, more)
 
-    def _insert(self, X: sp.csr_array, Y: sp.csr_array, ids: npt.NDArray[np.int32] | None = None) -> None:
+    def _insert(self, X: sp.csr_array, Y: sp.csr_array) -> None:
         self.forest_, self.weights_ = insert_labels(
-            self._search,
-            self._settings(),
-            X,
-            Y,
-            self._scales(X),
-            get_weighting(self.weighting),
-            beam=self.beam,
-            threads=thread_count(self.threads),
-            memory_limit=self.memory_limit,
-            ids=ids,
-        )
+            self._search, self._settings(), X, Y, self._scales(X), get_weighting(self.weighting), beam=self.beam,
+            threads=thread_count(self.threads), memory_limit=self.memory_limit,
+        )  # fmt: skip
 
     def _checked_weights(self, label_weights: Any) -> npt.NDArray[np.float64]:
         try:

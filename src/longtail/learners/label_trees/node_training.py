@@ -37,6 +37,15 @@ class NodeBlock(NamedTuple):
     last: int
 
 
+class NodeMembers(NamedTuple):
+    """Some members of a node that are trained as one block: its number, its node, and their columns in the level."""
+
+    number: int
+    node: int
+    members: Int32
+    columns: Int64
+
+
 def node_blocks(forest: LabelForest) -> tuple[list[NodeBlock], Int64]:
     """Cut the members of each node (nodes under it, then labels) into blocks; also where each node's blocks begin."""
     sizes = np.diff(forest.child_starts_) + np.diff(forest.label_starts_)
@@ -150,14 +159,18 @@ class NodeTrainer:
 
     def train(self, depth: int, level: Level, blocks: list[NodeBlock], threads: int) -> Generator[EncodedBlock]:
         """Train blocks of one level and give them in their order."""
+        return self.train_members(depth, level, [self.members_of(depth, block) for block in blocks], threads)
+
+    def train_members(self, depth: int, level: Level, some: list[NodeMembers], threads: int) -> Generator[EncodedBlock]:
+        """Train some members of nodes of one level and give their blocks in this order."""
         try:
             yield from run_blocks(
-                Portable(self, "solve", (depth, level)),
-                blocks,
+                Portable(self, "solve_members", (level,)),
+                some,
                 threads=threads,
                 description=f"training level {depth + 1} of {len(self._level_starts) - 1}",
                 unit="members",
-                size=lambda block: block.last - block.first,
+                size=lambda block: len(block.members),
             )
         finally:
             self.release()
@@ -177,13 +190,15 @@ class NodeTrainer:
 
     def solve(self, depth: int, level: Level, block: NodeBlock, stop: StopFlag) -> EncodedBlock:
         """Train one block on the rows of its node."""
+        return self.solve_members(level, self.members_of(depth, block), stop)
+
+    def solve_members(self, level: Level, block: NodeMembers, stop: StopFlag) -> EncodedBlock:
+        """Train some members of a node, up to 64, on its rows."""
         scratch = self.scratch()
-        settings = self.settings
-        members, columns = self._members(depth, block.node)
-        members, columns = members[block.first : block.last], columns[block.first : block.last]
+        settings, members, columns = self.settings, block.members, block.columns
         chosen, rows, features, positives = self.rows_of(level, block.node, columns, scratch)
         if self.augmentation is not None and (members >= 0).any():
-            copied = self._labelled(depth, level, block.node, chosen, scratch)
+            copied = self._labelled(level, block.node, chosen, scratch)
             rows = scratch.room.append(
                 rows, copied, chosen[copied].astype(np.int64), self.augmentation, normalise=self.normalise, same=False
             )
@@ -201,6 +216,12 @@ class NodeTrainer:
         )  # fmt: skip
         self.give_back(scratch)
         return solved
+
+    def members_of(self, depth: int, block: NodeBlock) -> NodeMembers:
+        """Members of a block, which is cut out of those of its node."""
+        members, columns = self._members(depth, block.node)
+        cut = slice(block.first, block.last)
+        return NodeMembers(block.number, block.node, members[cut], columns[cut])
 
     def scratch(self) -> _Scratch:
         """Working memory for a thread; give it back."""
@@ -234,8 +255,9 @@ class NodeTrainer:
         columns = np.concatenate([below - next_first, n_below + labels.astype(np.int64)])
         return members, columns
 
-    def _labelled(self, depth: int, level: Level, node: int, chosen: Int32, scratch: _Scratch) -> Int64:
+    def _labelled(self, level: Level, node: int, chosen: Int32, scratch: _Scratch) -> Int64:
         """Places of the rows of a node that have one of its labels."""
+        depth = int(np.searchsorted(self._level_starts, node, side="right")) - 1
         members, columns = self._members(depth, node)
         return scratch.positives(level.member_starts, level.member_rows, columns[members >= 0], chosen)[0]
 

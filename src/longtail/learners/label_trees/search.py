@@ -122,6 +122,21 @@ class TreeSearch:
         in_chunks(search, n, at_once, threads, "searching the tree")
         return nodes.reshape(n, n_trees * beam)
 
+    def sent(
+        self, X: sp.csr_array, scales: npt.NDArray[np.float64], depth: int, beam: int, threads: int | None
+    ) -> sp.csr_array:
+        """Which rows go to which nodes of a level, as a 0/1 matrix: to the best `beam` of a tree, all to the roots."""
+        first, last = (int(start) for start in self.forest.level_starts[depth : depth + 2])
+        if depth == 0:
+            return sp.csr_array(np.ones((X.shape[0], self.forest.n_trees_), np.float32))
+        nodes = self.nodes(X, scales, depth, beam, threads)
+        used = nodes >= 0
+        indptr = np.concatenate([[0], np.cumsum(used.sum(axis=1))])
+        ones = np.ones(int(indptr[-1]), np.float32)
+        matrix = sp.csr_array((ones, nodes[used] - np.int32(first), indptr), shape=(X.shape[0], last - first))
+        matrix.sort_indices()
+        return matrix
+
     def best_first(
         self,
         X: sp.csr_array,

@@ -4,27 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
 from longtail.engine.block_solver import solve_block
-from longtail.engine.chunks import DENSE_FROM
 from longtail.engine.lanes import LANES
-from longtail.engine.pool import StopFlag, run_blocks
+from longtail.engine.pool import StopFlag, run_blocks, thread_count
 from longtail.engine.spool import BlockSpool
+from longtail.learners.label_trees.block_lanes import SMALLEST, decoded, label_rows, without_labels
 from longtail.learners.label_trees.chunk_weights import ChunkWeights, EncodedBlock
-from longtail.learners.label_trees.node_training import Level, NodeTrainer
+from longtail.learners.label_trees.forest import LabelForest
+from longtail.learners.label_trees.insertion import insert_labels
+from longtail.learners.label_trees.node_training import Level, NodeMembers, NodeTrainer
+from longtail.learners.label_trees.retraining import NodeRetraining
 from longtail.learners.label_trees.search import TreeSearch
 from longtail.learners.linear.problem import Settings, bias_start, lane_costs, make_problem, random_state
-from longtail.learners.norms import widened
-from longtail.learners.updates import MoreRows, reluctance_of, shares_of, steps_of
-from longtail.weighting import Costs, Weighting
+from longtail.learners.updates import ANEW, MoreRows, patterns_of, reluctance_of, shares_of, steps_of, with_stand_ins
+from longtail.weighting import Costs, Weighting, get_weighting
+
+if TYPE_CHECKING:
+    from longtail.learners.label_trees.label_tree import LabelTree
 
 Float32 = npt.NDArray[np.float32]
-_SMALLEST = 1e-30
+
+_ANEW_NODES = 0.05  # sooner than a label: what a node turns away, none of its labels can find again
 
 
 class _Job(NamedTuple):
@@ -34,6 +40,44 @@ class _Job(NamedTuple):
     depth: int
     node: int
     steps: Float32
+
+
+def updated_trees(learner: LabelTree, more: MoreRows) -> tuple[LabelForest, ChunkWeights]:
+    """Trees of a learner, and their weights, after it has seen more rows.
+
+    Labels whose last row was taken away leave. New ones join the leaves where their rows belong. Where all rows are
+    there, they are trained on these, and so are nodes and labels of which much is new; the others follow the new rows.
+    """
+    claimed, search = learner.predict(more.X), learner._search
+    settings, weighting, threads = learner._settings(), get_weighting(learner.weighting), thread_count(learner.threads)
+    gone = search.forest.labels_[more.label_counts[search.forest.labels_] == 0]
+    if len(gone):
+        forest, weights = without_labels(search.forest, search.weights, gone)
+        search = replace(search, forest=forest, weights=weights)
+    joining = np.setdiff1d(np.flatnonzero(more.label_counts), search.forest.labels_).astype(np.int32)
+    if len(joining):
+        has_all = more.earlier is not None
+        own = more.of_labels(joining, own=True)
+        X, Y = own.X, own.Y
+        if not has_all:
+            X, Y = with_stand_ins(more.of_labels(joining, own=False), patterns_of(label_rows(search.weights)))
+        forest, weights = insert_labels(
+            search, settings, X, Y, learner._scales(X), weighting, beam=learner.beam, threads=threads,
+            memory_limit=learner.memory_limit, ids=joining, train=not has_all,
+        )  # fmt: skip
+        search = replace(search, forest=forest, weights=weights)
+    search = replace(search, n_labels=more.n_labels)
+    retraining = None
+    if more.earlier is not None:
+        X, Y = more.all_rows
+        precision = search.weights.precision
+        trainer = NodeTrainer(settings, X, Y, learner._scales(X), search.forest, weighting, precision, threads)
+        retraining = NodeRetraining(search, trainer, int(learner.negatives), learner.memory_limit)
+    updating = NodeUpdating(
+        search, settings, more, joining, learner._scales(more.X), weighting, claimed, int(learner.negatives), threads,
+        retraining,
+    )  # fmt: skip
+    return search.forest, updating.updated()
 
 
 @dataclass
@@ -47,7 +91,7 @@ class NodeUpdating:
     settings : Settings
     more : MoreRows
     joined : ndarray of int32
-        Labels that have just joined, and stay as they are.
+        Labels that have just joined: they are trained where there is `retraining`, and else stay as they are.
     scales : ndarray of float64
         Factors of the new rows.
     weighting : Weighting
@@ -56,6 +100,8 @@ class NodeUpdating:
     negatives : int
         See `LabelTree`.
     threads : int
+    retraining : NodeRetraining, optional
+        Trains members anew of which much is new, where all rows are there.
     """
 
     search: TreeSearch
@@ -67,6 +113,7 @@ class NodeUpdating:
     claimed: sp.csr_array
     negatives: int
     threads: int
+    retraining: NodeRetraining | None = None
 
     def updated(self) -> ChunkWeights:
         """Weights after the update; blocks that are told nothing new stay as they are."""
@@ -77,10 +124,10 @@ class NodeUpdating:
         trainer = NodeTrainer(
             settings, more.X, more.Y, self.scales, forest, self.weighting, weights.precision, self.threads, costs
         )
-        node_of_block = np.repeat(np.arange(forest.n_nodes), np.diff(weights.block_starts_))
+        node_of_block = weights.nodes_of_blocks
         blocks = list(weights.blocks())
         changed = shares_of(more.changed(self.claimed), more.label_counts)
-        changed[self.joined] = 0
+        changed[self.joined] = 0 if self.retraining is None else 1
         for depth in range(forest.n_levels):
             first, last = forest.level_starts[depth : depth + 2]
             of_nodes, node_costs = self._below(depth)
@@ -92,16 +139,23 @@ class NodeUpdating:
                 )
             )
             shares = np.concatenate([of_nodes, changed])
-            jobs = []
+            sooner = np.concatenate([np.full(len(of_nodes), _ANEW_NODES), np.full(len(changed), ANEW)])
+            is_anew = (shares >= sooner) & (self.retraining is not None)
+            jobs, anew = [], []
             for number in np.flatnonzero((node_of_block >= first) & (node_of_block < last)).tolist():
-                columns = self._columns(depth, blocks[number])
+                node, columns = int(node_of_block[number]), self._columns(depth, blocks[number])
                 steps = np.zeros(LANES, np.float32)
-                steps[: len(columns)] = steps_of(shares[columns])
+                steps[: len(columns)] = np.where(is_anew[columns], 0, steps_of(shares[columns]))
                 if steps.any():
-                    jobs.append(_Job(number, depth, int(node_of_block[number]), steps))
+                    jobs.append(_Job(number, depth, node, steps))
+                lanes = np.flatnonzero(is_anew[columns])
+                if len(lanes):
+                    anew.append(NodeMembers(number, node, blocks[number].members[lanes], columns[lanes]))
             for job, solved in zip(jobs, self._solved(trainer, level, jobs, blocks, share), strict=True):
                 blocks[job.number] = solved
             trainer.release()
+            if self.retraining is not None:
+                self.retraining.retrain(depth, anew, blocks)
         with BlockSpool() as spool:
             for block in blocks:
                 spool.append(block)
@@ -126,16 +180,9 @@ class NodeUpdating:
 
     def _sent(self, depth: int) -> sp.csr_array | None:
         """Which new rows the trees send to the nodes of a level; all to the roots."""
-        forest, n = self.search.forest, int(self.more.X.shape[0])
-        first, last = (int(start) for start in forest.level_starts[depth : depth + 2])
         if not self.negatives:
             return None
-        if depth == 0:
-            return sp.csr_array(np.ones((n, forest.n_trees_), np.float32))
-        nodes = self.search.nodes(self.more.X, self.scales, depth, self.negatives, self.threads)
-        row, place = np.nonzero(nodes >= 0)
-        ones = np.ones(len(row), np.float32)
-        return sp.csr_array((ones, (row, nodes[row, place] - first)), shape=(n, last - first))
+        return self.search.sent(self.more.X, self.scales, depth, self.negatives, self.threads)
 
     def _columns(self, depth: int, block: EncodedBlock) -> npt.NDArray[np.int64]:
         """Columns of a block's members in their level: nodes of the level below first, then all labels."""
@@ -163,6 +210,9 @@ class NodeUpdating:
         n_lanes, n_features = len(columns), int(self.more.X.shape[1])
         scratch = trainer.scratch()
         chosen, rows, features, positives = trainer.rows_of(level, job.node, columns, scratch)
+        if not len(chosen):
+            trainer.give_back(scratch)
+            return block  # what is new is a label that earlier rows have lost
         counts = level.member_starts[columns + 1] - level.member_starts[columns]
         place = np.full(n_features, -1, np.int64)
         place[features] = np.arange(len(features))
@@ -171,7 +221,7 @@ class NodeUpdating:
         memory = scratch.memory(len(chosen), len(features))
         memory.weights[:] = 0
         memory.weights[inside[inside >= 0]] = old[inside >= 0]
-        memory.bias_weights[:] = bias_start(settings, counts, max(len(chosen), 1))
+        memory.bias_weights[:] = bias_start(settings, counts, len(chosen))
         memory.bias_weights[:n_lanes] = before = block.bias[:n_lanes] / np.float32(share)
         problem = make_problem(settings, rows, positives, lane_costs(settings, level.costs.take(columns)))
         solve_block(rows, problem, memory, random_state(settings, job.number), stop)
@@ -183,28 +233,5 @@ class NodeUpdating:
         trainer.give_back(scratch)
         return EncodedBlock.encoded(
             moved, bias * np.float32(share), np.concatenate([features, old_features[inside < 0]]).astype(np.int32),
-            block.members[:n_lanes], _SMALLEST, self.search.weights.precision, n_features,
+            block.members[:n_lanes], SMALLEST, self.search.weights.precision, n_features,
         )  # fmt: skip
-
-
-def decoded(block: EncodedBlock) -> tuple[npt.NDArray[np.int64], Float32]:
-    """Features of a block, and their weights for its 64 members."""
-    is_dense = block.kept > DENSE_FROM
-    weights = np.zeros((len(block.keys), LANES), np.float32)
-    weights[is_dense] = widened(block.dense).reshape(-1, LANES)
-    rows = np.repeat(np.flatnonzero(~is_dense), block.kept[~is_dense])
-    weights[rows, block.lanes] = widened(block.values)
-    return block.keys.astype(np.int64), weights * block.scales
-
-
-def label_rows(weights: ChunkWeights) -> sp.csr_array:
-    """Weights of the labels where they stand in a tree, a row each."""
-    parts = []
-    for block in weights.blocks():
-        features, dense = decoded(block)
-        lanes = np.flatnonzero(block.members >= 0)
-        inside = sp.coo_array(dense[:, lanes].T)
-        size = len(lanes), weights.n_features_
-        parts.append(sp.csr_array((inside.data, (inside.row, features[inside.col])), shape=size))
-    empty = sp.csr_array((0, weights.n_features_), dtype=np.float32)
-    return sp.csr_array(sp.vstack([empty, *parts], format="csr"))

@@ -1,0 +1,132 @@
+"""What is empty, refused, loading, busy, gone or locked, in a real Chromium."""
+
+import json
+import time
+
+from ..browsing import Server, Visit, free_port
+from .seeing import EVIL, OTHER, TEXT, expect, marked
+
+
+def test_empty_states(visit):
+    expect(visit.page.locator(".panel").first).to_contain_text("Labels appear here")
+    assert visit.page.locator("#own").is_hidden()
+    visit.write(TEXT)
+    assert visit.names()
+    visit.page.get_by_role("button", name="Clear", exact=True).click()
+    visit.settle()
+    assert visit.names() == []
+    assert marked(visit.page) == []
+    expect(visit.page.locator("#text")).to_be_focused()
+    visit.write("zzzzz qqqqq")
+    assert len(visit.names()) == 10
+
+
+def test_labels_and_texts_are_never_html(visit):
+    visit.page.locator("#model-0").select_option("evil")
+    visit.write(f"{EVIL} {TEXT} <script>alert(2)</script>")
+    assert all(name.startswith(EVIL) for name in visit.names())
+    visit.row(visit.names()[0]).locator(".name").click()
+    visit.row(visit.names()[0]).locator(".keep").click()
+    visit.page.locator("#chooser-1").fill(EVIL)
+    visit.page.get_by_role("option").first.wait_for()
+    visit.settle()
+    visit.go("Labels")
+    visit.page.locator("tbody a").first.click()
+    visit.settle()
+    visit.go("Corrections")
+    assert visit.page.locator("main img, main script").count() == 0
+
+
+def test_what_the_server_refuses_is_said(visit):
+    visit.write("word " * 1001)
+    alert = visit.page.get_by_role("alert")
+    expect(alert).to_contain_text("5,005")
+    expect(alert).to_contain_text("5,000 characters")
+    assert visit.names() == []
+    visit.write(TEXT)
+    expect(alert).to_have_count(0)
+    assert visit.names()
+
+
+def test_models_that_are_being_loaded(visit, server):
+    registry = server.service.registry
+    tree = registry._served.pop("tree")
+    try:
+        visit.page.reload()
+        expect(visit.page.locator("#notice")).to_have_text("Being loaded: tree.")
+        assert visit.page.locator("#model-0 option[disabled]").all_text_contents() == ["tree (loading)"]
+    finally:
+        registry._served["tree"] = tree
+    expect(visit.page.locator("#notice")).to_be_empty()
+    visit.page.locator("#model-0").select_option("tree")
+
+
+def test_waits_for_a_busy_server(visit, server, monkeypatch):
+    from longtail.app.serve.problems import busy
+
+    visit.write(TEXT)
+    answer, refused = server.service.predictor.answer, []
+
+    async def busily(body):
+        if not json.loads(body).get("explain") and (not refused or refused[0] == "always"):
+            refused.append(time.monotonic())
+            raise busy("1,024 rows wait, the most: try again later.")
+        return await answer(body)
+
+    monkeypatch.setattr(server.service.predictor, "answer", busily)
+    visit.page.fill("#text", OTHER)
+    expect(visit.page.locator(".panel").first).to_contain_text("The server is busy. It is asked again in 1 second.")
+    expect(visit.page.locator("#results-0 .result")).to_have_count(10)
+    assert len(refused) == 1
+    refused[:] = ["always"]
+    visit.page.fill("#text", TEXT)
+    alert = visit.page.get_by_role("alert")
+    expect(alert).to_contain_text("1,024 rows wait")
+    assert len(refused) == 5, "asked four times, then the reader decides"
+    monkeypatch.undo()
+    alert.get_by_role("button", name="Try again").click()
+    expect(visit.page.locator("#results-0 .result")).to_have_count(10)
+
+
+def test_a_server_that_is_gone_and_comes_back(browser, models):
+    port, served = free_port(), {"tags": models["tags"]}
+    first = Server(served, port=port)
+    with first, Visit(browser, first) as visit:
+        visit.write(TEXT)
+        first.stop()
+        visit.page.fill("#text", OTHER)
+        alert = visit.page.get_by_role("alert")
+        expect(alert).to_contain_text("The server can’t be reached")
+        assert visit.findings() == []
+        with Server(served, port=port):
+            alert.get_by_role("button", name="Try again").click()
+            expect(visit.page.locator("#results-0 .result")).to_have_count(10)
+            expect(alert).to_have_count(0)
+
+
+def test_asks_for_a_key_and_keeps_it_in_the_tab(browser, models):
+    with Server({"tags": models["tags"]}, keys=["correct-horse"]) as locked, Visit(browser, locked) as visit:
+        page = visit.page
+        dialog = page.get_by_role("dialog", name="This server asks for a key")
+        expect(dialog).to_be_visible()
+        assert visit.findings() == []
+        page.keyboard.type("battery-staple")
+        page.keyboard.press("Enter")
+        expect(dialog).to_contain_text("did not accept this key")
+        page.keyboard.type("correct-horse")
+        page.keyboard.press("Enter")
+        expect(dialog).to_be_hidden()
+        visit.write(TEXT)
+        assert len(visit.names()) == 10
+        page.reload()
+        visit.settle()
+        assert len(visit.names()) == 10
+        assert page.evaluate("sessionStorage.getItem('longtail.key')") == "correct-horse"
+        assert "correct-horse" not in page.evaluate("JSON.stringify(localStorage)")
+        page.evaluate("sessionStorage.clear()")
+        page.reload()
+        expect(dialog).to_be_visible()
+        page.keyboard.press("Escape")
+        expect(page.get_by_role("alert")).to_contain_text("none was given")
+        page.get_by_role("button", name="Try again").click()
+        expect(dialog).to_be_visible()
