@@ -77,6 +77,12 @@ def test_modules_are_of_a_readable_size(path):
     assert len(path.read_text().splitlines()) <= 500
 
 
+def test_tests_are_of_a_readable_size():
+    """Where the repository is at hand, and not only what was installed."""
+    files = [*Path(__file__).parent.rglob("*.py"), *(Path(__file__).parents[1] / "benchmarks").glob("*.py")]
+    assert {file.name for file in files if len(file.read_text().splitlines()) > 500} == set()
+
+
 @every_module
 def test_public_things_say_what_they_are(path):
     tree = ast.parse(path.read_text())

@@ -74,7 +74,8 @@ class AdaptiveClusters(HeadModule):
         ordered, first = labels[self.order], self.ends[0]
         self.head.bias.data.copy_(torch.cat([ordered[:first], gates]))
         for tail, (begin, end) in zip(self.tails, pairwise(self.ends), strict=True):
-            tail[-1].bias.data.copy_(ordered[begin:end])
+            *_, last = tail.parameters()  # the bias of its last layer
+            last.data.copy_(ordered[begin:end])
 
     def loss(self, encoded: Encoded, truth: Truth, share: float, candidates: Candidates | None) -> Tensor:
         """Mean of the head's loss and of the losses of the clusters with a true label of the row."""
