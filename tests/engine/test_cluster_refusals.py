@@ -1,7 +1,9 @@
 """Clusters of our own, what is refused, and arrays on their way."""
 
+import socket
 import subprocess
 import sys
+import threading
 
 import numpy as np
 import pytest
@@ -13,7 +15,7 @@ from longtail.app.cli.program import program
 from longtail.corpus import Dataset, write_xc
 from longtail.engine import cluster as engine_cluster
 from longtail.engine.portable import own, with_arrays, writable
-from longtail.errors import MissingExtraError, ParameterError
+from longtail.errors import InputError, MissingExtraError, ParameterError
 from tests.learners.contract import small_data
 
 pytest.importorskip("ray", reason="needs the extra ray")
@@ -80,6 +82,20 @@ class TestRefusals:
         )
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
         assert done.stdout == "No Ray cluster answers at 127.0.0.1:1: ray start --head starts one.\n"
+
+    @pytest.mark.parametrize("answer", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"", b"\0\0"])
+    def test_an_address_where_something_else_answers(self, answer):
+        with socket.create_server(("127.0.0.1", 0)) as server:
+
+            def serve():
+                with server.accept()[0] as connection:
+                    connection.recv(100)
+                    connection.sendall(answer)
+
+            threading.Thread(target=serve, daemon=True).start()
+            address = f"127.0.0.1:{server.getsockname()[1]}"
+            with pytest.raises(InputError, match=f"No Ray cluster answers at {address}"):
+                engine_cluster._reachable(address)
 
     def test_ray_is_an_extra(self, monkeypatch):
         monkeypatch.setattr(engine_cluster, "find_spec", lambda name: None)

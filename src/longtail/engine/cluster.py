@@ -396,10 +396,27 @@ def _reachable(address: str) -> str:
         address = os.environ.get("RAY_ADDRESS", "") or _running_here()
     host, _, port = address.rpartition(":")
     try:
-        socket.create_connection((host, int(port)), timeout=_CONNECTING).close()
+        with socket.create_connection((host, int(port)), timeout=_CONNECTING) as connection:
+            is_cluster = _speaks_http2(connection)
     except (OSError, ValueError):
-        raise InputError(f"No Ray cluster answers at {address}: ray start --head starts one.") from None
+        is_cluster = False
+    if not is_cluster:
+        raise InputError(f"No Ray cluster answers at {address}: ray start --head starts one.")
     return address
+
+
+def _speaks_http2(connection: socket.socket) -> bool:
+    """Whether the other side answers as gRPC does, by which Ray is reached: with a frame of its settings."""
+    if os.environ.get("RAY_USE_TLS", "0").lower() not in ("", "0", "false"):
+        return True  # not in the open
+    connection.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0]))
+    answer = b""
+    while len(answer) < 4:
+        part = connection.recv(9)
+        if not part:
+            return False
+        answer += part
+    return answer[3] == 4
 
 
 def _running_here() -> str:
