@@ -89,7 +89,8 @@ def test_a_termination_keeps_what_is_done(recipe, folder):
         assert time.monotonic() - sent < 20, "within seconds: one or two, more on a machine that is busy"
         if process.returncode != 0 and "Stopped while training. " not in said:  # nor was it being put together
             break
-        shutil.rmtree(out, ignore_errors=True)
+        for left in (out, unfinished):
+            shutil.rmtree(left, ignore_errors=True)
     assert process.returncode == 143, said
     assert "Traceback" not in said
     last = said.splitlines()[-1]
@@ -102,6 +103,19 @@ def test_a_termination_keeps_what_is_done(recipe, folder):
     subprocess.run(command(recipe, folder, out, "--resume"), check=True, capture_output=True, env=environment)
     assert digests(out) == digests(whole)
     assert not unfinished.exists()
+
+
+def test_what_a_handler_sets_stays_when_a_signal_comes_twice():
+    """As the program's own does, which ignores SIGTERM from the first one on: tidying up is not disturbed."""
+    before = signal.getsignal(signal.SIGTERM)
+    signal.signal(signal.SIGTERM, lambda number, frame: signal.signal(signal.SIGTERM, signal.SIG_IGN))
+    try:
+        with held_signals():
+            os.kill(os.getpid(), signal.SIGTERM)
+            os.kill(os.getpid(), signal.SIGTERM)
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def test_a_held_signal_is_delivered_when_asked():

@@ -254,6 +254,12 @@ def test_the_budget_stops_a_trial_that_runs(rows, monkeypatch):
     assert not found.is_stopped
 
 
+def test_one_trial_ends_whatever_the_budget_is(rows):
+    found = a_search(rows, ["dismec"], folds=3, budget=0.01).run()
+    assert found.trained == 1
+    assert found.points
+
+
 def test_folds_part_the_rows(rows):
     search = a_search(rows, ["dismec"], folds=3)
     parts = np.array([search._in_test(number) for number in range(3)])

@@ -349,8 +349,9 @@ def _own_signals() -> Iterator[None]:
             yield
         finally:
             utils.set_sigterm_handler = setting
-            if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) != ours:
-                signal.signal(signal.SIGTERM, ours)  # a Ray that sets it in another way
+            is_first = threading.current_thread() is threading.main_thread()
+            if is_first and signal.getsignal(signal.SIGTERM) not in (ours, signal.SIG_IGN):
+                signal.signal(signal.SIGTERM, ours)  # a Ray that sets it in another way; what came is not undone
 
 
 @contextmanager

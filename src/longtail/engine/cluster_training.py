@@ -20,7 +20,7 @@ _FAILURES = 3  # that a training survives: it goes on from its newest state, whe
 _LOOKED_EVERY = 1.0  # seconds, at whether something went wrong
 _GRACE = 15.0  # seconds for Ray Train to clear up by itself
 _SILENCE = 1800  # seconds that a process waits for the others
-_LOST_CONTACT = re.compile("gloo|nccl|connection|socket|timed out|unreachable", re.IGNORECASE)
+_LOST_CONTACT = re.compile("gloo|nccl", re.IGNORECASE)
 
 
 class Conductor:
@@ -192,14 +192,16 @@ def _end_when_told(ray: Any, conductor: Any, ended: threading.Event) -> None:
 
 def _is_lost_contact(error: Exception) -> bool:
     """Whether an error only says that another process is gone."""
-    return isinstance(error, RuntimeError | OSError) and bool(_LOST_CONTACT.search(str(error)))
+    is_of_torch = isinstance(error, RuntimeError) and type(error).__name__.startswith("Dist")
+    is_said = isinstance(error, RuntimeError) and bool(_LOST_CONTACT.search(str(error)))
+    return is_of_torch or is_said or isinstance(error, ConnectionError)
 
 
 def _sendable(error: Exception) -> Exception:
-    """An error without what it holds on to: its kind where that is made of a text alone."""
+    """An error without what it holds on to: its kind where that is made of texts alone."""
     said = " ".join(str(error).split())
     kind: type[Exception] = type(error)
-    if kind.__module__ == "builtins":
+    if kind.__module__ == "builtins" and all(isinstance(part, str) for part in error.args):
         with suppress(Exception):
-            return kind(said)
+            return kind(*error.args)
     return RuntimeError(f"{kind.__name__}: {said}")

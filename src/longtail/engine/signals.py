@@ -51,6 +51,7 @@ class HeldSignals:
     def _hold(self, number: int, frame: FrameType | None) -> None:
         if self._came is not None:  # again, or too long ago
             self._came = None
+            self._let_go()
             self._before[number](number, frame)
             return
         self._came = number

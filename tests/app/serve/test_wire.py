@@ -150,6 +150,22 @@ def test_refusals_on_the_wire_reach_a_client_that_still_sends(place, size):
                 assert refused(server, size) == (503, "not_ready")
 
 
+def is_closed(connection):
+    try:
+        connection.sendall(b"a")
+    except OSError:
+        return True
+    return False
+
+
+def wait_for(condition, seconds=20):
+    """Ask until something is true, and give it; what was said last when the time is over."""
+    deadline = time.monotonic() + seconds
+    while not (found := condition()) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return found
+
+
 def test_refused_connections_keep_no_place_and_are_bounded(place):
     with Running({"tiny": place}, limits=Limits(connections=2, rest_seconds=30)) as server:
         kept = [connect(server) for _ in range(2)]
@@ -157,21 +173,12 @@ def test_refused_connections_keep_no_place_and_are_bounded(place):
         lingering = [connect(server) for _ in range(4)]
         for connection in lingering:
             assert b"503" in connection.recv(65536)
-        time.sleep(0.2)
-        ended = 0
-        for connection in lingering:  # two are let send on, the others were closed at once
-            with contextlib.suppress(OSError):
-                connection.sendall(b"a")
-            time.sleep(0.1)
-            try:
-                connection.sendall(b"a")
-            except OSError:
-                ended += 1
-        assert ended == 2
+        ended = wait_for(lambda: len(closed := [c for c in lingering if is_closed(c)]) >= 2 and closed)
+        assert len(ended) == 2, "two are let send on, the others were closed at once"
         for connection in kept:
             connection.close()
-        time.sleep(0.2)
-        assert b"200" in server.send(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
+        health = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
+        assert wait_for(lambda: b"200" in server.send(health))
         for connection in lingering:
             connection.close()
 

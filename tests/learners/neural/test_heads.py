@@ -201,6 +201,19 @@ def test_rare_labels_stand_behind_gates(encoded, truth):
     assert_best(top, [dict(enumerate(row)) for row in odds.tolist()])
 
 
+def test_a_head_of_before_it_had_biases_is_taken_up(encoded):
+    order, ends = torch.tensor([4, 6, 0, 1, 5, 2, 3]), [3, 5, 7]
+    one, other = (AdaptiveClusters(WIDTH, order, ends, 8, 2, 0.0, None) for _ in range(2))
+    one.head.bias.data.zero_()
+    older = {name: value for name, value in one.state_dict().items() if name != "head.bias"}
+    other.load_state_dict(older)
+    with torch.no_grad():
+        found, wanted = (head.log_odds(encoded, torch.arange(L)) for head in (other, one))
+    np.testing.assert_array_equal(found, wanted)
+    with pytest.raises(RuntimeError):
+        other.load_state_dict({name: value for name, value in older.items() if name != "head.weight"})
+
+
 def test_membership():
     truth = Truth(torch.tensor([0, 2, 2]), torch.tensor([4, 1]))
     labels = torch.tensor([[1, -1, 3, 4], [1, 4, -1, 0]])

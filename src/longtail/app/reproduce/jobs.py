@@ -190,6 +190,7 @@ class Runner:
         """
         wanted = list(dict.fromkeys(jobs))
         new = [job for job in wanted if job not in self.failed and self.known(job) is None]
+        new.sort(key=lambda job: job.ours.is_network)  # they take longest: last
         station = Station(self.limit)
         if current_engine() is None:
             for job in new:

@@ -7,7 +7,6 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -178,9 +177,8 @@ class Search:
     def run(self, told: Callable[[Found], None] | None = None) -> Found:
         """Search until the time is over, and stop what is being trained then, as Ctrl-C does.
 
-        One trial is trained to its end in any case, however long it takes.
-
-        What was trained to the end before a Ctrl-C is given; an `Interrupted` is raised where there is nothing.
+        One trial is trained to its end in any case, however long it takes. What was trained to the end before a Ctrl-C
+        is given; an `Interrupted` is raised where there is nothing.
         """
         import optuna
 
@@ -201,7 +199,7 @@ class Search:
                 if told is not None:
                     told(self.found)
                 nothing_left = self._repeats > _MOST_REPEATS or len(self._broken) == len(self.recipes)
-            if nothing_left or time.monotonic() >= self._deadline:
+            if nothing_left or self._is_over:
                 study.stop()
 
         with inside_of(self._stopping):
@@ -216,37 +214,39 @@ class Search:
 
     def _beside(self, work: Callable[[], None]) -> None:
         """Do something in another thread: this one, which signals come to, is free to stop what is being trained."""
-        ended: SimpleQueue[BaseException | None] = SimpleQueue()
+        errors: list[BaseException] = []
+        ended = threading.Event()
 
         def told() -> None:
             try:
                 work()
             except BaseException as error:
-                ended.put(error)
-            else:
-                ended.put(None)
+                errors.append(error)
+            finally:
+                ended.set()
 
-        threading.Thread(target=told, name="longtail search", daemon=True).start()
+        beside = threading.Thread(target=told, name="longtail search", daemon=True)
         try:
-            error = self._waited(ended)
+            beside.start()
+            while not ended.wait(max(self._deadline - time.monotonic(), _PATIENCE)) and not self._is_over:
+                pass
+            is_late = not ended.is_set()
+            if is_late:
+                self._stopping.ask()
+                ended.wait()
         except KeyboardInterrupt:
             self._stopping.ask()
-            ended.get()
+            if beside.ident is not None:
+                ended.wait()
             raise
-        if error is not None:
-            raise error
+        for error in errors:
+            if not (is_late and isinstance(error, KeyboardInterrupt)):
+                raise error
 
-    def _waited(self, ended: SimpleQueue[BaseException | None]) -> BaseException | None:
-        """Wait for the end of the search, and bring it about when the time is over and there is something to give."""
-        while True:
-            try:
-                return ended.get(timeout=max(self._deadline - time.monotonic(), _PATIENCE))
-            except Empty:
-                if time.monotonic() < self._deadline or not self.found.points:
-                    continue
-            self._stopping.ask()
-            error = ended.get()
-            return None if isinstance(error, KeyboardInterrupt) else error
+    @property
+    def _is_over(self) -> bool:
+        """Whether the time is over, and there is something to give."""
+        return time.monotonic() >= self._deadline and bool(self.found.points)
 
     def _trial(self, trial: Trial) -> tuple[float, ...]:
         import optuna
@@ -258,7 +258,7 @@ class Search:
             is_new = (recipe, str(settings)) not in self._tried and recipe not in self._broken
             self._tried.add((recipe, str(settings)))
             self._repeats = 0 if is_new else self._repeats + 1
-        if not is_new or time.monotonic() >= self._deadline:
+        if not is_new or self._is_over:
             raise optuna.TrialPruned
         try:
             return self._judged(recipe, settings)
@@ -307,12 +307,15 @@ class Search:
         return best.scores
 
     def _give_up_hopeless(self, first: npt.NDArray[np.float64], left: float) -> None:
-        """Give up what is far behind some trained trial at all positions of the dial, or can't end in time."""
+        """Give up what is far behind some trained trial at all positions of the dial, or can't end in time.
+
+        Where no trial has ended yet, there is no time to keep.
+        """
         margin = _MARGINS[self.n_folds > 1]
         with self._lock:
             known = [row for trial in self._first_scores for row in trial]
         behind = all(any(all(b > o + margin for b, o in zip(k, own, strict=True)) for k in known) for own in first)
-        if behind or time.monotonic() + left > self._deadline:
+        if behind or (known and time.monotonic() + left > self._deadline):
             raise _HopelessError
 
     def _scored(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -68,6 +69,12 @@ class AdaptiveClusters(HeadModule):
         self.register_buffer("order", order)
         self.register_buffer("places", torch.argsort(order))
         self.register_buffer("costs", None if costs is None else costs[order], persistent=False)
+
+    def _load_from_state_dict(self, state_dict: dict[str, Tensor], prefix: str, *args: Any) -> None:
+        """Take up the head of older models too, which had no biases."""
+        if f"{prefix}head.weight" in state_dict:
+            state_dict.setdefault(f"{prefix}head.bias", torch.zeros_like(self.head.bias))
+        super()._load_from_state_dict(state_dict, prefix, *args)
 
     def begin_at(self, labels: Tensor, gates: Tensor) -> None:
         """Let the biases of labels and gates begin at these log-odds."""
