@@ -99,7 +99,7 @@ def test_convert_to_a_directory_of_arrays(run, tmp_path):
     assert found.X.toarray().tolist() == [[1], [2]]
     run("data", "stats", tmp_path / "train")
     run("train", "popularity", tmp_path / "train", "--out", tmp_path / "model")
-    assert run("predict", tmp_path / "model", tmp_path / "train", "--memory-limit", "1GB").stdout.count("\n") == 2
+    assert run("predict", tmp_path / "model", tmp_path / "train", "--memory-limit", "20GB").stdout.count("\n") == 2
     refused = run("data", "convert", tmp_path / "train.txt", tmp_path / "model", code=2)
     assert "is not a directory of arrays" in " ".join(refused.stderr.split())
     (tmp_path / "texts.jsonl").write_text('{"text": "a", "labels": ["b"]}\n')

@@ -1,6 +1,7 @@
 """`longtail explain`, `calibrate`, `estimate` and the resumption of `train`, as a user runs them."""
 
 import json
+import shutil
 
 import pytest
 from typer.testing import CliRunner
@@ -8,6 +9,7 @@ from typer.testing import CliRunner
 from longtail import Model, OneVsRest
 from longtail.app.cli.program import program
 from longtail.learners.linear import training
+from longtail.store import files
 
 TEXTS = ["a red ship", "a blue ship", "a red tree", "a blue tree", "a red ship and a tree", "a blue bird"]
 LABELS = [["ship"], ["ship"], ["tree"], ["tree"], ["ship", "tree"], ["bird"]]
@@ -113,6 +115,31 @@ def test_calibrate_then_predict_probabilities(model, texts, tmp_path):
     assert all(0 <= chance <= 1 for chance in chances)
     assert max(chances) > 0.8
     assert run("calibrate", model, texts, "--method", "magic").exit_code == 2
+
+
+@pytest.mark.parametrize("command", [("update",), ("calibrate",), ("blend", "--on")])
+def test_what_writes_a_model_compares_all_checksums_first(model, texts, tmp_path, monkeypatch, command):
+    """Else damage would be saved under new checksums."""
+    monkeypatch.setattr(files, "HASH_ALWAYS", 10)
+    damaged = tmp_path / "damaged"
+    shutil.copytree(model, damaged)
+    file = max(damaged.glob("*.npy"), key=lambda file: file.stat().st_size)
+    changed = bytearray(file.read_bytes())
+    changed[-1] ^= 1
+    file.write_bytes(changed)
+    name, *more = command
+    others = [model] if name == "blend" else []
+    done = run(name, damaged, *others, *more, texts, "--out", tmp_path / "out")
+    assert done.exit_code == 2
+    assert "was changed" in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_memory_limit_that_prediction_cant_keep_is_refused(model, texts, tmp_path):
+    done = run("predict", model, texts, "--memory-limit", "1MB", "--out", tmp_path / "out.txt")
+    assert done.exit_code == 2
+    assert "--memory-limit leaves no room" in done.stderr
+    assert not (tmp_path / "out.txt").exists()
 
 
 def test_estimate_before_training(texts):

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from longtail.engine.tensors import Tensors
 from longtail.errors import MissingExtraError, ModelError
 
-HASH_ALWAYS = 4 << 20
+HASH_ALWAYS = 128 << 20
 """Files up to this many bytes are hashed at every load; larger ones only when asked, to keep loading fast."""
 
 

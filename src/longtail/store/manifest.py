@@ -46,7 +46,7 @@ def write_model(contents: dict[str, Any], path: Path) -> None:
 def read_model(path: Path, *, verify: bool = False) -> dict[str, Any]:
     """Read the named values of a model directory.
 
-    Every file's size is compared with model.json, as are the checksums of model.json itself and of files up to 4 MB.
+    Every file's size is compared with model.json, as are the checksums of model.json itself and of files up to 128 MB.
     Larger files stay on disk, mapped into memory; `verify` reads them too and compares their checksums.
     """
     manifest = _read_manifest(path)

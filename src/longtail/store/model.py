@@ -138,7 +138,7 @@ class Model:
         ----------
         path : path-like
         verify : bool
-            Also compare the checksums of files above 4 MB, which takes time; sizes and small files are always checked.
+            Also compare the checksums of files above 128 MB, which takes time; those of others, and sizes, always are.
 
         Raises
         ------

@@ -58,7 +58,7 @@ def blend(
         from longtail.store.manifest import check_target
 
         check_target(out)
-        loaded = [Model.load(path) for path in models]
+        loaded = [Model.load(path, verify=True) for path in models]
         _check_alike(models, loaded)
         first = loaded[0]
         names = [model.recipe or path.name for model, path in zip(loaded, models, strict=True)]

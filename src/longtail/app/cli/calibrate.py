@@ -55,7 +55,7 @@ def calibrate(
         from longtail.store.manifest import check_target
 
         check_target(target)
-        loaded = Model.load(model)
+        loaded = Model.load(model, verify=True)
         with show_progress():
             with step(f"reading {held_out}"):
                 dataset = load(held_out, label_names=loaded.label_names)

@@ -38,7 +38,7 @@ def quantise(
         from longtail.store.manifest import check_target
 
         check_target(out)
-        loaded = Model.load(model)
+        loaded = Model.load(model, verify=True)
         try:
             small = quantised(loaded)
         except InputError as error:
@@ -79,7 +79,7 @@ def export(
         from longtail.store.deploying import export_onnx
 
         try:
-            apart = export_onnx(Model.load(model), out)
+            apart = export_onnx(Model.load(model, verify=True), out)
         except InputError as error:
             raise InputError(error.reason, path=model) from None
     give(f"Wrote {out.stat().st_size / 1e6:,.1f} MB to {out}; its scores differ from torch's by at most {apart:.1g}.")

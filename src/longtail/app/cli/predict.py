@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import shutil
 import sys
@@ -99,6 +100,8 @@ name that holds a space or begins with a quote stands in double quotes as a JSON
         with show_progress():
             with step(f"reading {input}"):
                 dataset = _load(input)
+            if limit is not None:
+                _check_room(limit, str(memory_limit))
             tops = loaded.iter_topk(dataset, capped(k, loaded), tail=position, probabilities=probabilities)
             naming = loaded if names or dataset.X is None else None
             if form == "lines":
@@ -126,6 +129,17 @@ def format_label(name: str) -> str:
     ('role::program', '"United States"')
     """
     return name if _PLAIN_NAME.fullmatch(name) else json.dumps(name, ensure_ascii=False)
+
+
+def _check_room(limit: int, given: str) -> None:
+    """Refuse a limit that the model and the rows have passed before anything is ranked."""
+    from longtail.engine.memory import memory_in_use
+
+    used = memory_in_use()
+    if used > limit:
+        enough = math.ceil(used / 1e7 + 2) * 10
+        told = f"leaves no room: {used / 1e6:,.0f} MB are in use before the first row; raise it to at least {enough}MB"
+        raise ParameterError("--memory-limit", given, told)
 
 
 def _hold(learner: Learner, limit: int) -> None:

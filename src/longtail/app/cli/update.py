@@ -50,7 +50,7 @@ def update(
         from longtail.store.manifest import check_target
 
         check_target(target)
-        loaded = Model.load(model)
+        loaded = Model.load(model, verify=True)
         with show_progress():
             with step(f"reading {rows}"):
                 dataset = load(rows, label_names=loaded.label_names, corrections=True)
