@@ -275,6 +275,15 @@ def test_what_fails_is_named_and_tried_again(place, tmp_path):
     assert "- dismec on mine: " in text
 
 
+def test_what_has_not_run_is_named_where_nothing_is_to_be_trained(place, tmp_path):
+    job = Job(at_hand(place)["mine"], Ours("popularity"))
+    known = Runner(tmp_path / "kept", threads=1, known_only=True)
+    assert known.run([job], lambda name: None) == {}
+    assert known.failed == {job: "has not been run"}
+    assert set(Runner(tmp_path / "kept", threads=1).run([job], lambda name: None)) == {job}
+    assert set(Runner(tmp_path / "kept", threads=1, known_only=True).run([job], lambda name: None)) == {job}
+
+
 def test_other_data_gives_other_keys(place, tmp_path):
     sets = at_hand(place)
     job = Job(sets["mine"], Ours("dismec"))

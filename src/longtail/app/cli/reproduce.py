@@ -55,6 +55,7 @@ def reproduce(
     limit: Annotated[
         str | None, typer.Option(metavar="TIME", help="Most time of one training, such as 30m; it is left out then.")
     ] = None,
+    known: Annotated[bool, typer.Option("--known", help="Train nothing: show what has run.")] = False,
     threads: Annotated[int | None, typer.Option(min=1, help="Every core by default.")] = None,
     results: Annotated[
         Path | None,
@@ -92,7 +93,7 @@ def reproduce(
         chosen = list(sets) if stand_ins is None else _chosen(stand_ins, sets)
         swept = [name for name in chosen if stand_ins is not None or sets[name].n_rows <= SWEPT_ROWS]
         scope.enter_context(on_cluster(cluster, threads))
-        runner = Runner(results, threads, None if limit is None else seconds_of(limit, "--limit"))
+        runner = Runner(results, threads, None if limit is None else seconds_of(limit, "--limit"), known)
         work = _Work(sets, chosen, swept, networks, runner, table == _RESULTS)
         section = work.page(out) if table == _RESULTS else work.section(table)
     if out is not None:

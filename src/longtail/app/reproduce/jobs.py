@@ -162,11 +162,20 @@ class Runner:
         Of a job. On a cluster each has one core, unless it is given more.
     limit : float, optional
         Most seconds of a job; one that takes longer is stopped, and is tried again the next time.
+    known_only : bool
+        Whether to run nothing, and leave out what isn't known.
     """
 
-    def __init__(self, directory: Path | None, threads: int | None = None, limit: float | None = None) -> None:
+    def __init__(
+        self,
+        directory: Path | None,
+        threads: int | None = None,
+        limit: float | None = None,
+        known_only: bool = False,
+    ) -> None:
         self.directory = directory or (cache_directory() or Path("longtail-cache")) / "reproduce"
         self.threads, self.limit = threads or (None if current_engine() is None else 1), limit
+        self.known_only = known_only
         self.failed: dict[Job, str] = {}
 
     def _place(self, job: Job) -> Path:
@@ -191,6 +200,9 @@ class Runner:
         wanted = list(dict.fromkeys(jobs))
         new = [job for job in wanted if job not in self.failed and self.known(job) is None]
         new.sort(key=lambda job: job.ours.is_network)  # they take longest: last
+        if self.known_only:
+            self.failed |= dict.fromkeys(new, "has not been run")
+            new = []
         station = Station(self.limit)
         if current_engine() is None:
             for job in new:
