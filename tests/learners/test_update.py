@@ -240,6 +240,27 @@ def test_a_label_whose_last_row_is_taken_away_is_forgotten(make, data, tmp_path)
     assert 20 in learner.predict_topk(X[:1], 60).labels, "it can come back"
 
 
+@pytest.mark.parametrize("others_join", [False, True], ids=["it alone", "another label joins too"])
+@pytest.mark.parametrize("make", [OneVsRest, lambda: LabelTree(leaf_size=8), lambda: LabelTree(trees=2, leaf_size=8)])
+def test_a_forgotten_label_comes_back_with_earlier_rows_alone(make, others_join, data):
+    """As when the rows of the first training, without their corrections, are given to the next update again."""
+    X, Y = data
+    has_20, late = Y[:, [20]].toarray().ravel() > 0, np.flatnonzero(Y[:, [20]].toarray().ravel() == 0)[:5]
+    rest = np.setdiff1d(np.arange(400), late)
+    learner = make().fit(X[rest], Y[rest])
+    learner.update(X[has_20], sp.csr_array(Y[has_20].multiply(np.arange(60) != 20)), train=(X[~has_20], Y[~has_20]))
+    assert 20 not in learner.predict_topk(X[has_20], 60).labels
+    new = sp.csr_array(sp.hstack([Y[late], np.ones((5, int(others_join)), np.float32)]))
+    learner.update(X[late], new, train=(X[rest], Y[rest]))
+    assert learner.label_counts_[20] == has_20.sum()
+    found = [each.predict_topk(X[has_20], 61).labels for each in (learner, make().fit(X[rest], Y[rest]))]
+    places = [
+        np.append(np.argwhere(labels == 20)[:, 1], np.full((labels != 20).all(axis=1).sum(), 61)) for labels in found
+    ]
+    assert places[0].mean() < places[1].mean() + 3, "about where training anew would have it"
+    assert (60 in found[0]) == others_join
+
+
 @pytest.mark.parametrize("make", [OneVsRest, lambda **params: LabelTree(leaf_size=8, **params)])
 def test_the_thread_count_changes_nothing(make, data):
     X, Y = data

@@ -47,12 +47,12 @@ def insert_labels(
     ids = np.arange(n_old, n_old + Y.shape[1], dtype=np.int32) if ids is None else ids
     n_labels = max(n_old, int(ids.max(initial=-1)) + 1)
     forest = _with_labels(old, nodes, ids[labels], new_last=True)  # blocks are cut from the end of each node
-    padded = sp.csr_array((Y.data, ids[Y.indices], Y.indptr), shape=(Y.shape[0], n_labels))
-    new = weighting.costs(np.bincount(Y.indices, minlength=Y.shape[1]), X.shape[0])
-    costs = Costs(np.ones(n_labels, np.float32), np.ones(n_labels, np.float32))
-    costs.positive[ids], costs.negative[ids] = new.positive, new.negative
     trainer = None
     if train:
+        padded = sp.csr_array((Y.data, ids[Y.indices], Y.indptr), shape=(Y.shape[0], n_labels))
+        new = weighting.costs(np.bincount(Y.indices, minlength=Y.shape[1]), X.shape[0])
+        costs = Costs(np.ones(n_labels, np.float32), np.ones(n_labels, np.float32))
+        costs.positive[ids], costs.negative[ids] = new.positive, new.negative
         trainer = NodeTrainer(settings, X, padded, scales, forest, weighting, old_weights.precision, threads, costs)
     n_blocks = old_weights.n_blocks
     members = np.diff(old.child_starts_) + np.diff(old.label_starts_)

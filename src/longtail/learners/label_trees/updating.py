@@ -57,9 +57,9 @@ def updated_trees(learner: LabelTree, more: MoreRows) -> tuple[LabelForest, Chun
     joining = np.setdiff1d(np.flatnonzero(more.label_counts), search.forest.labels_).astype(np.int32)
     if len(joining):
         has_all = more.earlier is not None
-        own = more.of_labels(joining, own=True)
-        X, Y = own.X, own.Y
-        if not has_all:
+        if has_all:
+            X, Y = more.of_labels(joining, own=True).all_rows  # a label that was forgotten may be in earlier rows alone
+        else:
             X, Y = with_stand_ins(more.of_labels(joining, own=False), patterns_of(label_rows(search.weights)))
         forest, weights = insert_labels(
             search, settings, X, Y, learner._scales(X), weighting, beam=learner.beam, threads=threads,
