@@ -1,6 +1,7 @@
 """Rows that come after the training: what moves, what stays, and how near the result is to training anew."""
 
 import copy
+import time
 
 import numpy as np
 import pytest
@@ -25,6 +26,8 @@ from longtail.errors import InputError
 from longtail.learners import Blend
 from longtail.learners.label_trees.block_lanes import decoded, label_rows
 from longtail.learners.label_trees.chunk_weights import EncodedBlock
+from longtail.learners.label_trees.node_training import NodeMembers
+from longtail.learners.label_trees.retraining import trained_together
 from longtail.metrics import evaluate
 from tests.learners.contract import small_data
 
@@ -169,6 +172,24 @@ def test_a_tree_trains_anew_what_is_new_by_a_fifth_where_all_rows_are_there(leaf
     assert len(np.setdiff1d(anew, np.arange(LABELS, 60))) > 10, "labels that were there before, too"
     np.testing.assert_allclose(found[anew], wanted[anew], atol=2e-3)
     assert (np.abs(without[anew] - wanted[anew]).max(axis=1) > 0.02).all(), "new rows alone lead elsewhere"
+
+
+def test_members_that_are_trained_together_find_back_to_their_blocks_in_time_that_grows_with_them():
+    sizes = np.random.default_rng(0).integers(1, 65, 20_000)
+    sizes[::2] = 1
+    ends = np.cumsum(sizes)
+    some = [
+        NodeMembers(number, 7 if number % 100 == 0 else number, np.arange(end - size, end), np.arange(end - size, end))
+        for number, (size, end) in enumerate(zip(sizes.tolist(), ends.tolist(), strict=True))
+    ]
+    start, back = time.process_time(), {}
+    for whole, origins in trained_together(some):
+        assert len(whole.members) == sum(len(lanes) for _, lanes in origins) <= 64
+        for number, lanes in origins:
+            assert some[number].node == whole.node
+            back.setdefault(number, []).extend(whole.members[lanes])
+    assert time.process_time() - start < 10, "a look at all of them for each node would take minutes"
+    assert all(back[part.number] == part.members.tolist() for part in some)
 
 
 def label_weights(learner):

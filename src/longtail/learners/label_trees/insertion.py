@@ -81,7 +81,9 @@ def insert_labels(
             for solved in made:
                 spool.append(solved)
             new_blocks += todo
-        node_of_block = np.concatenate([old_weights.nodes_of_blocks, [block.node for block in new_blocks]]).astype(np.int64)
+        node_of_block = np.concatenate([old_weights.nodes_of_blocks, [block.node for block in new_blocks]]).astype(
+            np.int64
+        )
         order = np.argsort(node_of_block, kind="stable")
         counts = np.bincount(node_of_block, minlength=forest.n_nodes)
         starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
