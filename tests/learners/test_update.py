@@ -239,14 +239,18 @@ def test_corrected_rows_take_a_wrong_label_back(data):
 @pytest.mark.parametrize(
     "make",
     [OneVsRest, lambda: LabelTree(leaf_size=8), lambda: LabelTree(trees=2, leaf_size=1, arity=2, overlap=0.2), TailDial,
-     Popularity, lambda: CentroidReranker(learner=OneVsRest()), lambda: TAug(rows="own", learner=OneVsRest())],
+     Popularity, lambda: CentroidReranker(learner=OneVsRest()), lambda: TAug(rows="own", learner=OneVsRest()),
+     lambda: TAug(rows="own", learner=LabelTree(leaf_size=8)), lambda: TAug(rows="own", learner=Popularity())],
 )  # fmt: skip
-def test_a_label_whose_last_row_is_taken_away_is_forgotten(make, data, tmp_path):
+@pytest.mark.parametrize("kept", ["the others", "a frequent one"])
+def test_a_label_whose_last_row_is_taken_away_is_forgotten(make, kept, data, tmp_path):
     X, Y = data
     wrong = sp.lil_array(Y)
     wrong[:, 20] = 0
     wrong[7, 20] = 1
-    right = sp.csr_array(Y[[7]].multiply(np.arange(60) != 20))
+    frequent = np.bincount(Y.indices, minlength=60).argmax()  # of the head, where there is one
+    keeps = np.arange(60) != 20 if kept == "the others" else np.arange(60) == frequent
+    right = sp.csr_array((keeps & ((Y[[7]].toarray() > 0) | (kept == "a frequent one"))).astype(np.float32))
     learner = make().fit(X, sp.csr_array(wrong))
     assert (learner.predict_topk(X, 60).labels == 20).any()
     rest = np.setdiff1d(np.arange(400), 7)
@@ -256,8 +260,9 @@ def test_a_label_whose_last_row_is_taken_away_is_forgotten(make, data, tmp_path)
     for each in (learner, Model.load(tmp_path / "model", verify=True).learner):
         ranked = each.predict_topk(X, 60).labels
         assert not (ranked == 20).any(), "nothing speaks for it any more"
-        assert np.isin(np.setdiff1d(Y.indices, 20), ranked).all(), "the others are there"
-    learner.update(X[:1], sp.csr_array((np.arange(60) == 20)[None].astype(np.float32)), train=(X[rest], Y[rest]))
+        assert np.isin(np.flatnonzero(learner.label_counts_), ranked).all(), "the others are there"
+    back = sp.csr_array((np.arange(60) == 20)[None].astype(np.float32))
+    learner.update(X[:1], back, train=(X[rest], sp.csr_array(wrong)[rest]))
     assert 20 in learner.predict_topk(X[:1], 60).labels, "it can come back"
 
 
@@ -312,6 +317,23 @@ def test_labels_that_had_a_column_but_no_row_are_learned_too(make, data):
         forest = updated.forest_
         for node in range(forest.n_nodes):
             assert (np.diff(forest.labels_under(node)) > 0).all(), "labels of a node rise"
+
+
+@pytest.mark.parametrize("inside", [OneVsRest, lambda: LabelTree(leaf_size=8), Popularity])
+def test_a_side_that_loses_all_rows_of_its_own_ranks_nothing(inside, data):
+    X, Y = data
+    frequent = np.bincount(Y.indices, minlength=60) >= 60
+    head = sp.csr_array(Y.toarray() * frequent)
+    rare = np.flatnonzero(np.diff(Y.indptr) > np.diff(head.indptr))
+    rest = np.setdiff1d(np.arange(400), rare)
+    learner = TAug(rows="own", tau=frequent.sum() / (np.bincount(Y.indices, minlength=60) > 0).sum(), learner=inside())
+    learner.fit(X, Y)
+    np.testing.assert_array_equal(learner.head_labels_, np.flatnonzero(frequent))
+    learner.update(X[rare], head[rare], train=(X[rest], head[rest]))
+    ranked = learner.predict_topk(X, 60).labels
+    assert set(ranked[ranked >= 0]) == set(np.flatnonzero(frequent))
+    learner.update(X[:5], sp.csr_array((5, 62), dtype=np.float32))
+    assert learner.predict_topk(X, 60).labels.max() < 60, "columns without rows are labels, and never ranked"
 
 
 def test_updates_can_follow_one_another(data):
