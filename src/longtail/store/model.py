@@ -30,7 +30,7 @@ from longtail.metrics import Evaluator, Scores, calibration_error
 from longtail.propensity import GivenPropensity, Propensity
 from longtail.store.manifest import read_model, write_model
 from longtail.store.shards import topk_in_shards
-from longtail.store.updating import LabelIds, labels_to_learn, replaced_rows, widened
+from longtail.store.updating import LabelIds, check_ids, labels_to_learn, replaced_rows, widened
 
 
 @dataclass(eq=False)
@@ -358,6 +358,7 @@ class Model:
             raise InputError("The rows have no labels: there is nothing to learn.")
         if self.label_names is not None and len(set(self.label_names)) < len(self.label_names):
             raise InputError("Two labels of the model have the same name, so rows can't be matched: train it anew.")
+        check_ids(rows)
         ids = LabelIds(self.label_names, self.n_labels)
         places = [] if train is None else replaced_rows(train, rows)
         gone = [row for found in places for row in found]
