@@ -115,6 +115,14 @@ def test_an_id_twice_is_refused_in_python_too(files, with_train):
     assert model.n_rows == 42
 
 
+def test_earlier_rows_of_which_none_is_replaced_are_not_copied(files, monkeypatch):
+    model, train = Model.load(files / "model"), load(files / "train.jsonl")
+    late = Dataset(None, [[1, 0]], label_names=["ship", "tree"], texts=["a ship that is new"])
+    monkeypatch.setattr(Dataset, "take", lambda *_: pytest.fail("there is nothing to leave out"))
+    model.update(late, train=train)
+    assert (model.n_rows, model.training["updates"][-1]["replaced"]) == (41, 0)
+
+
 def test_what_is_rejected_goes_and_the_rest_of_the_row_stays(three):
     figures, counts, model = three({"id": 3, "text": "a blue tree 3x", "labels": [], "rejected": ["old", "unheard of"]})
     assert (figures["replaced"], figures["new_labels"], figures["forgotten_labels"]) == (1, 0, 1)

@@ -362,7 +362,7 @@ class Model:
         ids = LabelIds(self.label_names, self.n_labels)
         places = [] if train is None else replaced_rows(train, rows)
         gone = [row for found in places for row in found]
-        earlier = None if train is None else train.take(np.setdiff1d(np.arange(train.n_rows), gone))
+        earlier = train if train is None or not gone else train.take(np.setdiff1d(np.arange(train.n_rows), gone))
         learned = labels_to_learn(rows, ids, train, places, lambda some: self.learner.predict(self.rows(some)))
         matched = [learned, *(() if earlier is None else (ids.of(earlier),))]
         labels = [widened(Y, ids.n_labels) for Y in matched]
