@@ -240,7 +240,9 @@ def test_corrected_rows_take_a_wrong_label_back(data):
     "make",
     [OneVsRest, lambda: LabelTree(leaf_size=8), lambda: LabelTree(trees=2, leaf_size=1, arity=2, overlap=0.2), TailDial,
      Popularity, lambda: CentroidReranker(learner=OneVsRest()), lambda: TAug(rows="own", learner=OneVsRest()),
-     lambda: TAug(rows="own", learner=LabelTree(leaf_size=8)), lambda: TAug(rows="own", learner=Popularity())],
+     lambda: TAug(rows="own", learner=LabelTree(leaf_size=8)), lambda: TAug(rows="own", learner=Popularity()),
+     lambda: InstanceForest(trees=5), lambda: TAug(rows="own", learner=InstanceForest(trees=5)),
+     lambda: CentroidReranker(learner=InstanceForest(trees=5)), RankNet, lambda: Stacked(second=OneVsRest())],
 )  # fmt: skip
 @pytest.mark.parametrize("kept", ["the others", "a frequent one"])
 def test_a_label_whose_last_row_is_taken_away_is_forgotten(make, kept, data, tmp_path):
