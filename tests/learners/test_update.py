@@ -268,6 +268,30 @@ def test_a_label_whose_last_row_is_taken_away_is_forgotten(make, kept, data, tmp
     assert 20 in learner.predict_topk(X[:1], 60).labels, "it can come back"
 
 
+@pytest.mark.parametrize("trees", [1, 2])
+def test_a_node_without_labels_takes_no_place_of_the_beam(trees, data):
+    X, Y = data
+    learner = LabelTree(trees=trees, leaf_size=4, arity=2, beam=1).fit(X, Y)
+    forest = learner.forest_
+    leaf = int(forest.holders[0])
+    gone = forest.labels_under(leaf)
+    rows = np.flatnonzero(Y[:, gone].sum(axis=1))
+    rest = np.setdiff1d(np.arange(400), rows)
+    right = sp.csr_array(Y[rows].toarray() * ~np.isin(np.arange(60), gone))
+    learner.update(X[rows], right, train=(X[rest], Y[rest]))
+    assert not learner.label_counts_[gone].any()
+    assert leaf not in -2 - learner.weights_.members_
+    assert (learner.predict_topk(X, 1).labels >= 0).all(), "the one way that is open leads to labels"
+    members = learner.weights_.members_
+    others = np.setdiff1d(np.arange(forest.n_trees_, forest.n_nodes), np.flatnonzero(learner.forest_.heights == 0))
+    np.testing.assert_array_equal(np.unique(-2 - members[members < -1]), others)
+    learner.update(X[rows], Y[rows], train=(X[rest], Y[rest]))
+    assert np.isin(gone, learner.predict_topk(X[rows], 60).labels).any(), "they can come back, elsewhere"
+    assert np.isin(gone, learner.forest_.labels_).all()
+    for label in gone:
+        assert np.isfinite(learner.explain(X[:1], labels=[label])[0].score)
+
+
 @pytest.mark.parametrize("others_join", [False, True], ids=["it alone", "another label joins too"])
 @pytest.mark.parametrize("make", [OneVsRest, lambda: LabelTree(leaf_size=8), lambda: LabelTree(trees=2, leaf_size=8)])
 def test_a_forgotten_label_comes_back_with_earlier_rows_alone(make, others_join, data):
