@@ -5,8 +5,10 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from longtail import Model
+from longtail import Dataset, Model
 from longtail.app.cli.program import program
+from longtail.corpus import load
+from longtail.errors import InputError
 
 ROWS = [("a red ship", ["ship"]), ("a blue ship", ["ship"]), ("a red tree", ["tree"]), ("a blue tree", ["tree"])] * 10
 
@@ -94,6 +96,33 @@ def test_a_row_replaces_the_earlier_one_with_its_id(three):
     assert (model.n_rows, counts) == (40, {"old": 1, "ship": 18, "tree": 22})
 
 
+def test_an_id_may_stand_in_the_earlier_rows_as_often_as_it_was_corrected(files, tmp_path):
+    rows = [{"id": 0, "text": "a red ship", "labels": ["tree"]}, {"id": 0, "text": "a red ship", "labels": ["ship"]}]
+    earlier = lines(tmp_path / "earlier.jsonl", *rows, {"id": 1, "text": "a blue tree", "labels": ["tree"]})
+    late = lines(tmp_path / "late.jsonl", {"id": 0, "text": "a ship", "labels": ["ship"]})
+    done = run("update", files / "model", late, "--train", earlier, "--out", tmp_path / "new", "--json")
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["replaced"] == 2
+
+
+@pytest.mark.parametrize("with_train", [False, True])
+def test_an_id_twice_is_refused_in_python_too(files, with_train):
+    model, train = Model.load(files / "model"), load(files / "train.jsonl")
+    twice = Dataset(None, [[1, 0]] * 3, label_names=["ship", "tree"], texts=["a", "b", "c"], row_ids=["x", "", "x"])
+    with pytest.raises(InputError, match="Two of the rows have the id 'x': leave one of them"):
+        model.update(twice, train=train if with_train else None)
+    model.update(twice.take([0, 1]), train=train if with_train else None)
+    assert model.n_rows == 42
+
+
+def test_earlier_rows_of_which_none_is_replaced_are_not_copied(files, monkeypatch):
+    model, train = Model.load(files / "model"), load(files / "train.jsonl")
+    late = Dataset(None, [[1, 0]], label_names=["ship", "tree"], texts=["a ship that is new"])
+    monkeypatch.setattr(Dataset, "take", lambda *_: pytest.fail("there is nothing to leave out"))
+    model.update(late, train=train)
+    assert (model.n_rows, model.training["updates"][-1]["replaced"]) == (41, 0)
+
+
 def test_what_is_rejected_goes_and_the_rest_of_the_row_stays(three):
     figures, counts, model = three({"id": 3, "text": "a blue tree 3x", "labels": [], "rejected": ["old", "unheard of"]})
     assert (figures["replaced"], figures["new_labels"], figures["forgotten_labels"]) == (1, 0, 1)
@@ -114,14 +143,17 @@ def test_a_row_that_only_rejects_has_what_the_model_decides_besides(three):
         ({"id": [1], "labels": []}, "'id' must be a string or a whole number, it is a list"),
         ({"labels": ["ship"], "rejected": ["ship"]}, "label 'ship' is in 'labels' and in 'rejected'"),
         ({"labels": ["ship"], "rejected": "tree"}, "'rejected' must be a list of names, it is a string"),
-        ({"labels": ["ship"], "id": "twice"}, "Two of the rows have the id 'twice'"),
+        ({"labels": ["ship"], "id": "twice"}, "late.jsonl:2: has the id 'twice' of line 1 again: leave one"),
     ],
 )
-def test_corrections_that_make_no_sense_are_refused(files, tmp_path, record, message):
+@pytest.mark.parametrize("with_train", [False, True])
+def test_corrections_that_make_no_sense_are_refused(files, tmp_path, record, message, with_train):
     late = lines(tmp_path / "late.jsonl", *[{"text": "a", **record}] * 2)
-    done = run("update", files / "model", late, "--train", files / "train.jsonl", "--out", tmp_path / "never")
+    more = ("--train", files / "train.jsonl") if with_train else ()
+    done = run("update", files / "model", late, *more, "--out", tmp_path / "never")
     assert done.exit_code == 2
     assert message in done.stderr
+    assert str(files / "model") not in done.stderr
     assert not (tmp_path / "never").exists()
 
 

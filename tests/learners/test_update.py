@@ -1,6 +1,7 @@
 """Rows that come after the training: what moves, what stays, and how near the result is to training anew."""
 
 import copy
+import time
 
 import numpy as np
 import pytest
@@ -25,6 +26,8 @@ from longtail.errors import InputError
 from longtail.learners import Blend
 from longtail.learners.label_trees.block_lanes import decoded, label_rows
 from longtail.learners.label_trees.chunk_weights import EncodedBlock
+from longtail.learners.label_trees.node_training import NodeMembers
+from longtail.learners.label_trees.retraining import trained_together
 from longtail.metrics import evaluate
 from tests.learners.contract import small_data
 
@@ -171,6 +174,24 @@ def test_a_tree_trains_anew_what_is_new_by_a_fifth_where_all_rows_are_there(leaf
     assert (np.abs(without[anew] - wanted[anew]).max(axis=1) > 0.02).all(), "new rows alone lead elsewhere"
 
 
+def test_members_that_are_trained_together_find_back_to_their_blocks_in_time_that_grows_with_them():
+    sizes = np.random.default_rng(0).integers(1, 65, 20_000)
+    sizes[::2] = 1
+    ends = np.cumsum(sizes)
+    some = [
+        NodeMembers(number, 7 if number % 100 == 0 else number, np.arange(end - size, end), np.arange(end - size, end))
+        for number, (size, end) in enumerate(zip(sizes.tolist(), ends.tolist(), strict=True))
+    ]
+    start, back = time.process_time(), {}
+    for whole, origins in trained_together(some):
+        assert len(whole.members) == sum(len(lanes) for _, lanes in origins) <= 64
+        for number, lanes in origins:
+            assert some[number].node == whole.node
+            back.setdefault(number, []).extend(whole.members[lanes])
+    assert time.process_time() - start < 10, "a look at all of them for each node would take minutes"
+    assert all(back[part.number] == part.members.tolist() for part in some)
+
+
 def label_weights(learner):
     """Weights of a tree's labels, which stand under one node each."""
     members = learner.weights_.members_
@@ -218,14 +239,20 @@ def test_corrected_rows_take_a_wrong_label_back(data):
 @pytest.mark.parametrize(
     "make",
     [OneVsRest, lambda: LabelTree(leaf_size=8), lambda: LabelTree(trees=2, leaf_size=1, arity=2, overlap=0.2), TailDial,
-     Popularity, lambda: CentroidReranker(learner=OneVsRest()), lambda: TAug(rows="own", learner=OneVsRest())],
+     Popularity, lambda: CentroidReranker(learner=OneVsRest()), lambda: TAug(rows="own", learner=OneVsRest()),
+     lambda: TAug(rows="own", learner=LabelTree(leaf_size=8)), lambda: TAug(rows="own", learner=Popularity()),
+     lambda: InstanceForest(trees=5), lambda: TAug(rows="own", learner=InstanceForest(trees=5)),
+     lambda: CentroidReranker(learner=InstanceForest(trees=5)), RankNet, lambda: Stacked(second=OneVsRest())],
 )  # fmt: skip
-def test_a_label_whose_last_row_is_taken_away_is_forgotten(make, data, tmp_path):
+@pytest.mark.parametrize("kept", ["the others", "a frequent one"])
+def test_a_label_whose_last_row_is_taken_away_is_forgotten(make, kept, data, tmp_path):
     X, Y = data
     wrong = sp.lil_array(Y)
     wrong[:, 20] = 0
     wrong[7, 20] = 1
-    right = sp.csr_array(Y[[7]].multiply(np.arange(60) != 20))
+    frequent = np.bincount(Y.indices, minlength=60).argmax()  # of the head, where there is one
+    keeps = np.arange(60) != 20 if kept == "the others" else np.arange(60) == frequent
+    right = sp.csr_array((keeps & ((Y[[7]].toarray() > 0) | (kept == "a frequent one"))).astype(np.float32))
     learner = make().fit(X, sp.csr_array(wrong))
     assert (learner.predict_topk(X, 60).labels == 20).any()
     rest = np.setdiff1d(np.arange(400), 7)
@@ -235,9 +262,55 @@ def test_a_label_whose_last_row_is_taken_away_is_forgotten(make, data, tmp_path)
     for each in (learner, Model.load(tmp_path / "model", verify=True).learner):
         ranked = each.predict_topk(X, 60).labels
         assert not (ranked == 20).any(), "nothing speaks for it any more"
-        assert np.isin(np.setdiff1d(Y.indices, 20), ranked).all(), "the others are there"
-    learner.update(X[:1], sp.csr_array((np.arange(60) == 20)[None].astype(np.float32)), train=(X[rest], Y[rest]))
+        assert np.isin(np.flatnonzero(learner.label_counts_), ranked).all(), "the others are there"
+    back = sp.csr_array((np.arange(60) == 20)[None].astype(np.float32))
+    learner.update(X[:1], back, train=(X[rest], sp.csr_array(wrong)[rest]))
     assert 20 in learner.predict_topk(X[:1], 60).labels, "it can come back"
+
+
+@pytest.mark.parametrize("trees", [1, 2])
+def test_a_node_without_labels_takes_no_place_of_the_beam(trees, data):
+    X, Y = data
+    learner = LabelTree(trees=trees, leaf_size=4, arity=2, beam=1).fit(X, Y)
+    forest = learner.forest_
+    leaf = int(forest.holders[0])
+    gone = forest.labels_under(leaf)
+    rows = np.flatnonzero(Y[:, gone].sum(axis=1))
+    rest = np.setdiff1d(np.arange(400), rows)
+    right = sp.csr_array(Y[rows].toarray() * ~np.isin(np.arange(60), gone))
+    learner.update(X[rows], right, train=(X[rest], Y[rest]))
+    assert not learner.label_counts_[gone].any()
+    assert leaf not in -2 - learner.weights_.members_
+    assert (learner.predict_topk(X, 1).labels >= 0).all(), "the one way that is open leads to labels"
+    members = learner.weights_.members_
+    others = np.setdiff1d(np.arange(forest.n_trees_, forest.n_nodes), np.flatnonzero(learner.forest_.heights == 0))
+    np.testing.assert_array_equal(np.unique(-2 - members[members < -1]), others)
+    learner.update(X[rows], Y[rows], train=(X[rest], Y[rest]))
+    assert np.isin(gone, learner.predict_topk(X[rows], 60).labels).any(), "they can come back, elsewhere"
+    assert np.isin(gone, learner.forest_.labels_).all()
+    for label in gone:
+        assert np.isfinite(learner.explain(X[:1], labels=[label])[0].score)
+
+
+@pytest.mark.parametrize("others_join", [False, True], ids=["it alone", "another label joins too"])
+@pytest.mark.parametrize("make", [OneVsRest, lambda: LabelTree(leaf_size=8), lambda: LabelTree(trees=2, leaf_size=8)])
+def test_a_forgotten_label_comes_back_with_earlier_rows_alone(make, others_join, data):
+    """As when the rows of the first training, without their corrections, are given to the next update again."""
+    X, Y = data
+    has_20, late = Y[:, [20]].toarray().ravel() > 0, np.flatnonzero(Y[:, [20]].toarray().ravel() == 0)[:5]
+    rest = np.setdiff1d(np.arange(400), late)
+    learner = make().fit(X[rest], Y[rest])
+    learner.update(X[has_20], sp.csr_array(Y[has_20].multiply(np.arange(60) != 20)), train=(X[~has_20], Y[~has_20]))
+    assert 20 not in learner.predict_topk(X[has_20], 60).labels
+    new = sp.csr_array(sp.hstack([Y[late], np.ones((5, int(others_join)), np.float32)]))
+    learner.update(X[late], new, train=(X[rest], Y[rest]))
+    assert learner.label_counts_[20] == has_20.sum()
+    found = [each.predict_topk(X[has_20], 61).labels for each in (learner, make().fit(X[rest], Y[rest]))]
+    places = [
+        np.append(np.argwhere(labels == 20)[:, 1], np.full((labels != 20).all(axis=1).sum(), 61)) for labels in found
+    ]
+    assert places[0].mean() < places[1].mean() + 3, "about where training anew would have it"
+    assert (60 in found[0]) == others_join
 
 
 @pytest.mark.parametrize("make", [OneVsRest, lambda **params: LabelTree(leaf_size=8, **params)])
@@ -270,6 +343,23 @@ def test_labels_that_had_a_column_but_no_row_are_learned_too(make, data):
         forest = updated.forest_
         for node in range(forest.n_nodes):
             assert (np.diff(forest.labels_under(node)) > 0).all(), "labels of a node rise"
+
+
+@pytest.mark.parametrize("inside", [OneVsRest, lambda: LabelTree(leaf_size=8), Popularity])
+def test_a_side_that_loses_all_rows_of_its_own_ranks_nothing(inside, data):
+    X, Y = data
+    frequent = np.bincount(Y.indices, minlength=60) >= 60
+    head = sp.csr_array(Y.toarray() * frequent)
+    rare = np.flatnonzero(np.diff(Y.indptr) > np.diff(head.indptr))
+    rest = np.setdiff1d(np.arange(400), rare)
+    learner = TAug(rows="own", tau=frequent.sum() / (np.bincount(Y.indices, minlength=60) > 0).sum(), learner=inside())
+    learner.fit(X, Y)
+    np.testing.assert_array_equal(learner.head_labels_, np.flatnonzero(frequent))
+    learner.update(X[rare], head[rare], train=(X[rest], head[rest]))
+    ranked = learner.predict_topk(X, 60).labels
+    assert set(ranked[ranked >= 0]) == set(np.flatnonzero(frequent))
+    learner.update(X[:5], sp.csr_array((5, 62), dtype=np.float32))
+    assert learner.predict_topk(X, 60).labels.max() < 60, "columns without rows are labels, and never ranked"
 
 
 def test_updates_can_follow_one_another(data):

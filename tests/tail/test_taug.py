@@ -307,7 +307,7 @@ def test_an_interrupted_training_is_resumed(tmp_path, monkeypatch):
     base = LabelTree(**TREE, negatives=2, threads=1)
     learner = TAug(learner=base, tau=0.3, copies=2, parallel=True)
     expected = learner.fit(X, Y).predict_topk(X, 5)
-    solve, solved = node_training.NodeTrainer.solve, []
+    solve, solved = node_training.NodeTrainer.solve_members, []
 
     def until_the_tail(trainer, *args):
         solved.append(trainer.augmentation)
@@ -315,12 +315,12 @@ def test_an_interrupted_training_is_resumed(tmp_path, monkeypatch):
             raise Interrupted("stopped")
         return solve(trainer, *args)
 
-    monkeypatch.setattr(node_training.NodeTrainer, "solve", until_the_tail)
+    monkeypatch.setattr(node_training.NodeTrainer, "solve_members", until_the_tail)
     with pytest.raises(Interrupted), resumable(tmp_path / "parts"):
         learner.fit(X, Y)
     solved.clear()
     monkeypatch.setattr(
-        node_training.NodeTrainer, "solve", lambda trainer, *args: solved.append(0) or solve(trainer, *args)
+        node_training.NodeTrainer, "solve_members", lambda trainer, *args: solved.append(0) or solve(trainer, *args)
     )
     with pytest.raises(InputError, match="another training"), resumable(tmp_path / "parts"):
         TAug(learner=base, tau=0.3, copies=2, keep=0.1).fit(X, Y)

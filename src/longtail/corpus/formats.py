@@ -31,6 +31,7 @@ def load(
     label_names: Sequence[str] | None = None,
     labels_optional: bool = False,
     corrections: bool = False,
+    repeated_ids: bool = False,
 ) -> Dataset:
     """Load a data set from a file in any format, or by its name.
 
@@ -50,6 +51,8 @@ def load(
         Take JSONL rows without ``labels``, as for prediction.
     corrections : bool
         Also take ``id`` and ``rejected`` of JSONL rows, as for an update.
+    repeated_ids : bool
+        Let JSONL rows have the same ``id``, as in the rows before an update.
 
     Returns
     -------
@@ -71,7 +74,10 @@ def load(
             raise InputError(_not_there(path), path=path)
     kind = _kind(path)
     if kind == "jsonl":
-        return read_jsonl(path, label_names=label_names, labels_optional=labels_optional, corrections=corrections)
+        return read_jsonl(
+            path, label_names=label_names, labels_optional=labels_optional, corrections=corrections,
+            repeated_ids=repeated_ids,
+        )  # fmt: skip
     if kind == "npz":
         return _named(read_npz(path), label_names, path)
     dataset = read_xc(path)

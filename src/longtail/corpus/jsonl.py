@@ -26,6 +26,7 @@ def read_jsonl(
     label_names: Sequence[str] | None = None,
     labels_optional: bool = False,
     corrections: bool = False,
+    repeated_ids: bool = False,
 ) -> Dataset:
     """Read a JSONL file, plain or compressed: an object a line with ``text`` and ``labels``, a list of names.
 
@@ -41,7 +42,9 @@ def read_jsonl(
     labels_optional : bool
         Take objects without ``labels``, as for prediction: these rows have none.
     corrections : bool
-        Also take ``id``, a string or a number, and ``rejected``, a list of names, as for an update.
+        Also take ``id``, a string or a whole number, and ``rejected``, a list of names, as for an update.
+    repeated_ids : bool
+        Let rows have the same ``id``, as in the rows before an update, where a corrected row may follow the first one.
 
     Returns
     -------
@@ -52,7 +55,7 @@ def read_jsonl(
     ------
     InputError
         With file, line and reason: invalid JSON, a missing key, a value of the wrong type, a label twice in a row,
-        bytes that are not UTF-8, an empty file, a damaged archive.
+        an id twice, bytes that are not UTF-8, an empty file, a damaged archive.
 
     Examples
     --------
@@ -71,6 +74,7 @@ def read_jsonl(
         raise InputError(f"label_names has {twice!r} twice: names that define ids must differ.")
     texts: list[str] = []
     row_ids: list[str] = []
+    lines_of_ids: dict[str, int] = {}
     rejected: list[list[str]] = []
     indices, indptr = array("i"), array("q", [0])
     for line, record in _records(path):
@@ -78,6 +82,8 @@ def read_jsonl(
         texts.append(text)
         if corrections:
             row_ids.append(_row_id(record, path, line))
+            if row_ids[-1] and not repeated_ids and (first := lines_of_ids.setdefault(row_ids[-1], line)) != line:
+                raise InputError(f"has the id {row_ids[-1]!r} of line {first} again: leave one.", path=path, line=line)
             rejected.append(_rejected(record, labels, path, line))
         indices.extend([ids.setdefault(name, len(ids)) for name in labels])
         indptr.append(len(indices))

@@ -30,7 +30,7 @@ from longtail.metrics import Evaluator, Scores, calibration_error
 from longtail.propensity import GivenPropensity, Propensity
 from longtail.store.manifest import read_model, write_model
 from longtail.store.shards import topk_in_shards
-from longtail.store.updating import LabelIds, labels_to_learn, replaced_rows, widened
+from longtail.store.updating import LabelIds, check_ids, labels_to_learn, replaced_rows, widened
 
 
 @dataclass(eq=False)
@@ -358,10 +358,11 @@ class Model:
             raise InputError("The rows have no labels: there is nothing to learn.")
         if self.label_names is not None and len(set(self.label_names)) < len(self.label_names):
             raise InputError("Two labels of the model have the same name, so rows can't be matched: train it anew.")
+        check_ids(rows)
         ids = LabelIds(self.label_names, self.n_labels)
         places = [] if train is None else replaced_rows(train, rows)
         gone = [row for found in places for row in found]
-        earlier = None if train is None else train.take(np.setdiff1d(np.arange(train.n_rows), gone))
+        earlier = train if train is None or not gone else train.take(np.setdiff1d(np.arange(train.n_rows), gone))
         learned = labels_to_learn(rows, ids, train, places, lambda some: self.learner.predict(self.rows(some)))
         matched = [learned, *(() if earlier is None else (ids.of(earlier),))]
         labels = [widened(Y, ids.n_labels) for Y in matched]

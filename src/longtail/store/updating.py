@@ -67,14 +67,20 @@ def replaced_rows(train: Dataset, rows: Dataset) -> list[list[int]]:
     by_text = train.texts is not None and rows.texts is not None
     by_id, by_content = _places(train.row_ids or ()), _places(_keys(train, by_text))
     by_id.pop("", None)
-    found, seen = [], set()
-    for number, key in enumerate(_keys(rows, by_text)):
-        name = "" if rows.row_ids is None else rows.row_ids[number]
-        if name and name in seen:
+    names = rows.row_ids or [""] * rows.n_rows
+    return [
+        by_id[name] if name in by_id else by_content.get(key, [])
+        for name, key in zip(names, _keys(rows, by_text), strict=True)
+    ]
+
+
+def check_ids(rows: Dataset) -> None:
+    """Refuse rows of which two have the same id: which of them is right?"""
+    seen: set[str] = set()
+    for name in filter(None, rows.row_ids or ()):
+        if name in seen:
             raise InputError(f"Two of the rows have the id {name!r}: leave one of them.")
         seen.add(name)
-        found.append(by_id[name] if name in by_id else by_content.get(key, []))
-    return found
 
 
 def labels_to_learn(

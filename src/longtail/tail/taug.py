@@ -205,15 +205,19 @@ class TAug(Around):
         )
 
     def _side_updated(self, learner: Learner, labels: Int32, more: MoreRows) -> Learner:
-        """Update one side; it stays as it is where none of the new rows is its own."""
+        """Update one side; it stays as it is where none of the new rows is its own, and none of its own was taken."""
         of_side = self._more_of(learner, labels, more)
-        return learner._updated(of_side) if of_side.X.shape[0] else learner
+        is_same = of_side.n_labels == learner.n_labels_ and np.array_equal(of_side.label_counts, of_side.before)
+        return learner if is_same and not of_side.X.shape[0] else learner._updated(of_side)
 
     def _more_of(self, learner: Learner, labels: Int32, more: MoreRows) -> MoreRows:
-        """Rows for one side; those of a side that learns from its own rows are counted by what it has seen."""
+        """Rows for one side; those of a side that learns from its own rows are counted by what it has seen.
+
+        As in training, all rows where there are none of its own.
+        """
         of_side = more.of_labels(labels, own=self.rows == "own")
-        if self.rows == "all":
-            return of_side
+        if self.rows == "all" or (more.earlier is not None and not of_side.n_rows):
+            return more.of_labels(labels, own=False)
         return MoreRows.of(of_side.X, of_side.Y, of_side.earlier, learner.label_counts_, learner.n_rows_)
 
     def _trained(self, side: str, X: sp.csr_array, Y: sp.csr_array, at_once: bool) -> Learner | None:

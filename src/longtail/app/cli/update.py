@@ -59,7 +59,7 @@ def update(
             earlier = None
             if train is not None:
                 with step(f"reading {train}"):
-                    earlier = load(train, label_names=loaded.label_names, corrections=True)
+                    earlier = load(train, label_names=loaded.label_names, corrections=True, repeated_ids=True)
                 if earlier.n_rows != loaded.n_rows:
                     note(
                         f"The model has learned from {loaded.n_rows:,} rows, and {train} has {earlier.n_rows:,}: it is "

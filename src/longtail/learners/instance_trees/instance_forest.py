@@ -215,8 +215,8 @@ class InstanceForest(Learner):
     def _update(self, more: MoreRows) -> None:
         """Grow more trees, as many for a row as it had before; on all rows where the earlier ones are there.
 
-        A tree grown on a few rows alone would say as much as each of the others, so rows worth less than a tree are
-        refused without the earlier ones.
+        Labels whose last row was taken away leave the trees that are there. A tree grown on a few rows alone would say
+        as much as each of the others, so rows worth less than a tree are refused without the earlier ones.
         """
         X, Y = more.all_rows
         grown = max(1, round(self.trees_.n_trees * more.X.shape[0] / self.n_rows_))
@@ -227,7 +227,7 @@ class InstanceForest(Learner):
             )
         self.trees_.arrays(self.n_features_in_, self.n_labels_)  # which checks them
         self.n_labels_ = more.n_labels
-        self.trees_ = self._grow(X, Y, self.trees_, grown)
+        self.trees_ = self._grow(X, Y, self.trees_.without_labels(more.label_counts == 0), grown)
 
     def _fit_augmented(self, X: sp.csr_array, Y: sp.csr_array, augmentation: Augmentation) -> None:
         """Grow each tree on the rows and on one of their copies."""

@@ -107,6 +107,18 @@ class InstanceTrees(BaseEstimator):
         made.roots_ = np.concatenate([before.roots_, n_before + roots]) if before else roots
         return made
 
+    def without_labels(self, gone: npt.NDArray[np.bool_]) -> InstanceTrees:
+        """The same trees with some labels in none of their leaves; what the leaves say of others stays."""
+        is_kept = ~gone[self.labels_]
+        if is_kept.all():
+            return self
+        left = type(self)()
+        for name in self._stored:
+            setattr(left, name, getattr(self, name))
+        left.labels_, left.values_ = self.labels_[is_kept], self.values_[is_kept]
+        left.label_starts_ = np.concatenate([[0], np.cumsum(is_kept)])[self.label_starts_].astype(np.int64)
+        return left
+
     @property
     def n_trees(self) -> int:
         """How many trees."""

@@ -69,17 +69,21 @@ def without_weights(members: npt.NDArray[np.int32], precision: NodePrecision, n_
 def without_labels(
     forest: LabelForest, weights: ChunkWeights, gone: npt.NDArray[np.int32]
 ) -> tuple[LabelForest, ChunkWeights]:
-    """Trees and weights without some labels; blocks that hold none of them stay as they are."""
+    """Trees and weights without some labels, and without ways to nodes that have none left.
+
+    Blocks that hold none of them stay as they are. The nodes keep their numbers.
+    """
     left = LabelForest()
     left.n_trees_, left.child_starts_ = forest.n_trees_, forest.child_starts_
     kept = ~np.isin(forest.labels_, gone)
     left.labels_ = forest.labels_[kept]
     counts = np.bincount(forest.holders[kept], minlength=forest.n_nodes)
     left.label_starts_ = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-    nodes = []
+    nodes, empty = [], np.flatnonzero(left.heights == 0)
+    leaving = np.concatenate([gone, -2 - empty]).astype(np.int32)
     with BlockSpool() as spool:
         for node, block in zip(weights.nodes_of_blocks, weights.blocks(), strict=True):
-            smaller = _without(block, gone, weights)
+            smaller = _without(block, leaving, weights)
             if smaller is not None:
                 spool.append(smaller)
                 nodes.append(int(node))
@@ -90,7 +94,7 @@ def without_labels(
 
 
 def _without(block: EncodedBlock, gone: npt.NDArray[np.int32], weights: ChunkWeights) -> EncodedBlock | None:
-    """A block without some labels, None if nothing else is in it."""
+    """A block without some members, None if nothing else is in it."""
     is_kept = (block.members != -1) & ~np.isin(block.members, gone)
     lanes = np.flatnonzero(is_kept)
     if len(lanes) == np.count_nonzero(block.members != -1):

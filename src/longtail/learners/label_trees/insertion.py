@@ -47,12 +47,12 @@ def insert_labels(
     ids = np.arange(n_old, n_old + Y.shape[1], dtype=np.int32) if ids is None else ids
     n_labels = max(n_old, int(ids.max(initial=-1)) + 1)
     forest = _with_labels(old, nodes, ids[labels], new_last=True)  # blocks are cut from the end of each node
-    padded = sp.csr_array((Y.data, ids[Y.indices], Y.indptr), shape=(Y.shape[0], n_labels))
-    new = weighting.costs(np.bincount(Y.indices, minlength=Y.shape[1]), X.shape[0])
-    costs = Costs(np.ones(n_labels, np.float32), np.ones(n_labels, np.float32))
-    costs.positive[ids], costs.negative[ids] = new.positive, new.negative
     trainer = None
     if train:
+        padded = sp.csr_array((Y.data, ids[Y.indices], Y.indptr), shape=(Y.shape[0], n_labels))
+        new = weighting.costs(np.bincount(Y.indices, minlength=Y.shape[1]), X.shape[0])
+        costs = Costs(np.ones(n_labels, np.float32), np.ones(n_labels, np.float32))
+        costs.positive[ids], costs.negative[ids] = new.positive, new.negative
         trainer = NodeTrainer(settings, X, padded, scales, forest, weighting, old_weights.precision, threads, costs)
     n_blocks = old_weights.n_blocks
     members = np.diff(old.child_starts_) + np.diff(old.label_starts_)
@@ -81,8 +81,9 @@ def insert_labels(
             for solved in made:
                 spool.append(solved)
             new_blocks += todo
-        node_of_block = np.repeat(np.arange(old.n_nodes), np.diff(old_weights.block_starts_))
-        node_of_block = np.concatenate([node_of_block, [block.node for block in new_blocks]]).astype(np.int64)
+        node_of_block = np.concatenate([old_weights.nodes_of_blocks, [block.node for block in new_blocks]]).astype(
+            np.int64
+        )
         order = np.argsort(node_of_block, kind="stable")
         counts = np.bincount(node_of_block, minlength=forest.n_nodes)
         starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from longtail.engine.lanes import LANES
 from longtail.engine.spool import BlockSpool
@@ -14,6 +15,8 @@ from longtail.learners.label_trees.budget import affordable_threads
 from longtail.learners.label_trees.chunk_weights import ChunkWeights, EncodedBlock
 from longtail.learners.label_trees.node_training import NodeMembers, NodeTrainer
 from longtail.learners.label_trees.search import TreeSearch
+
+Int64 = npt.NDArray[np.int64]
 
 
 @dataclass
@@ -50,14 +53,12 @@ class NodeRetraining:
             candidates = search.sent(trainer.X, trainer.scales, depth, self.negatives, trainer.threads)
         level = trainer.level(depth, candidates)
         threads = affordable_threads(trainer, level, self.memory_limit)
-        some = [part for part in some if np.diff(level.row_starts)[part.node - level.first]]
-        together = list(_together(some))
-        for whole, solved in zip(together, trainer.train_members(depth, level, together, threads), strict=True):
-            for part in some:
-                lanes = np.flatnonzero(np.isin(solved.members, part.members) & (part.node == whole.node))
-                if len(lanes):
-                    block = blocks[part.number]
-                    blocks[part.number] = with_lanes(block, solved, lanes, trainer.precision, n_features)
+        has_rows = np.diff(level.row_starts) > 0
+        together = list(trained_together([part for part in some if has_rows[part.node - level.first]]))
+        solved = trainer.train_members(depth, level, [whole for whole, _ in together], threads)
+        for (_, origins), anew in zip(together, solved, strict=True):
+            for number, lanes in origins:
+                blocks[number] = with_lanes(blocks[number], anew, lanes, trainer.precision, n_features)
 
     def _above(self, depth: int, blocks: list[EncodedBlock]) -> TreeSearch:
         """The levels above `depth` as they are now."""
@@ -74,12 +75,16 @@ class NodeRetraining:
         return TreeSearch(old.forest, weights, old.loss, old.discount, old.bias, old.n_labels)
 
 
-def _together(some: list[NodeMembers]) -> Iterator[NodeMembers]:
-    """Members of the same node in blocks of up to 64."""
-    for node in sorted({part.node for part in some}):
-        parts = [part for part in some if part.node == node]
+def trained_together(some: list[NodeMembers]) -> Iterator[tuple[NodeMembers, list[tuple[int, Int64]]]]:
+    """Members of the same node in blocks of up to 64, and which lanes of each are of which block as it is."""
+    of_node: dict[int, list[NodeMembers]] = {}
+    for part in some:
+        of_node.setdefault(part.node, []).append(part)
+    for node, parts in sorted(of_node.items()):
         members = np.concatenate([part.members for part in parts])
         columns = np.concatenate([part.columns for part in parts])
+        numbers = np.repeat([part.number for part in parts], [len(part.members) for part in parts])
         for at in range(0, len(members), LANES):
             cut = slice(at, at + LANES)
-            yield NodeMembers(parts[0].number, node, members[cut], columns[cut])
+            origins = [(number, np.flatnonzero(numbers[cut] == number)) for number in np.unique(numbers[cut]).tolist()]
+            yield NodeMembers(parts[0].number, node, members[cut], columns[cut]), origins

@@ -57,9 +57,9 @@ def updated_trees(learner: LabelTree, more: MoreRows) -> tuple[LabelForest, Chun
     joining = np.setdiff1d(np.flatnonzero(more.label_counts), search.forest.labels_).astype(np.int32)
     if len(joining):
         has_all = more.earlier is not None
-        own = more.of_labels(joining, own=True)
-        X, Y = own.X, own.Y
-        if not has_all:
+        if has_all:
+            X, Y = more.of_labels(joining, own=True).all_rows  # a label that was forgotten may be in earlier rows alone
+        else:
             X, Y = with_stand_ins(more.of_labels(joining, own=False), patterns_of(label_rows(search.weights)))
         forest, weights = insert_labels(
             search, settings, X, Y, learner._scales(X), weighting, beam=learner.beam, threads=threads,
@@ -131,13 +131,6 @@ class NodeUpdating:
         for depth in range(forest.n_levels):
             first, last = forest.level_starts[depth : depth + 2]
             of_nodes, node_costs = self._below(depth)
-            level = trainer.level(depth, self._sent(depth))
-            level = level._replace(
-                costs=Costs(
-                    np.concatenate([node_costs.positive, costs.positive]),
-                    np.concatenate([node_costs.negative, costs.negative]),
-                )
-            )
             shares = np.concatenate([of_nodes, changed])
             sooner = np.concatenate([np.full(len(of_nodes), _ANEW_NODES), np.full(len(changed), ANEW)])
             is_anew = (shares >= sooner) & (self.retraining is not None)
@@ -145,15 +138,24 @@ class NodeUpdating:
             for number in np.flatnonzero((node_of_block >= first) & (node_of_block < last)).tolist():
                 node, columns = int(node_of_block[number]), self._columns(depth, blocks[number])
                 steps = np.zeros(LANES, np.float32)
-                steps[: len(columns)] = np.where(is_anew[columns], 0, steps_of(shares[columns]))
+                if more.X.shape[0]:
+                    steps[: len(columns)] = np.where(is_anew[columns], 0, steps_of(shares[columns]))
                 if steps.any():
                     jobs.append(_Job(number, depth, node, steps))
                 lanes = np.flatnonzero(is_anew[columns])
                 if len(lanes):
                     anew.append(NodeMembers(number, node, blocks[number].members[lanes], columns[lanes]))
-            for job, solved in zip(jobs, self._solved(trainer, level, jobs, blocks, share), strict=True):
-                blocks[job.number] = solved
-            trainer.release()
+            if jobs:
+                level = trainer.level(depth, self._sent(depth))
+                level = level._replace(
+                    costs=Costs(
+                        np.concatenate([node_costs.positive, costs.positive]),
+                        np.concatenate([node_costs.negative, costs.negative]),
+                    )
+                )
+                for job, solved in zip(jobs, self._solved(trainer, level, jobs, blocks, share), strict=True):
+                    blocks[job.number] = solved
+                trainer.release()
             if self.retraining is not None:
                 self.retraining.retrain(depth, anew, blocks)
         with BlockSpool() as spool:

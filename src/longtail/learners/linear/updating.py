@@ -44,7 +44,7 @@ def updated_weights(learner: OneVsRest, more: MoreRows) -> BlockWeights:
     shares = shares_of(more.changed(learner.predict(more.X)), more.label_counts)
     is_present = more.label_counts > 0
     is_anew = is_present & (~is_known | ((shares >= ANEW) & (more.earlier is not None)))
-    is_moved = is_present & ~is_anew & (shares > 0)
+    is_moved = is_present & ~is_anew & (shares > 0) & (more.X.shape[0] > 0)
     stays = (is_present & ~is_anew & ~is_moved)[known.labels]
     parts = [_Classifiers(known.labels[stays], known.rows[stays], known.bias[stays])]
     parts += _moved(learner, more, known, np.where(is_moved, more.label_counts, 0), steps_of(shares))
