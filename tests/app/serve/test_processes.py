@@ -188,15 +188,22 @@ def test_sighup_reads_models_anew(tiny):
         Model(Popularity().fit([[1], [2]], [[0, 1], [1, 1]]), label_names=["a", "b"]).save(tiny)
         server.process.send_signal(signal.SIGHUP)
         Process.until(lambda: server.client.get("/v1/models/tiny").json()["version"] != before)
+        file = next(tiny.glob("*.npy"))
+        content = bytearray(file.read_bytes())
+        content[-1] ^= 1
+        file.write_bytes(content)  # the version stays as it was
+        failed = 'longtail_reloads_total{model="tiny",outcome="failed"} '
+        server.process.send_signal(signal.SIGHUP)
+        Process.until(lambda: f"{failed}1.0" in server.client.get("/metrics").text)
         (tiny / "model.json").write_text("{}")
         server.process.send_signal(signal.SIGHUP)
-        failed = 'longtail_reloads_total{model="tiny",outcome="failed"} 1.0'
-        Process.until(lambda: failed in server.client.get("/metrics").text)
+        Process.until(lambda: f"{failed}2.0" in server.client.get("/metrics").text)
         assert server.client.post("/v1/predict", json=ROW).status_code == 200
         code, err = server.end(signal.SIGINT)
         assert code == 0
         assert "model tiny: version" in err
         assert "model tiny was not reloaded: The version before is still served." in err
+        assert f"{file.name} was changed: its checksum is wrong" in err
 
 
 def refused(*arguments, **environment):
