@@ -58,6 +58,13 @@ class TestLabels:
         assert all(2 <= one["training_rows"] <= 4 for one in found)
         assert [one["name"] for one in found] == sorted((one["name"] for one in found), key=str.lower)
 
+    @pytest.mark.parametrize("path", ["/v1/labels", "/v1/labels/17"])
+    def test_a_parameter_that_is_not_known_is_refused_by_name(self, server, path):
+        error = server.get(path, 422, model="tags", serach="game")
+        assert error["code"] == "invalid"
+        assert error["message"].startswith("There is no parameter 'serach': the path takes model, ")
+        assert len(server.get(path, 422, **{"x" * 500: 1})["message"]) < 300
+
     def test_near(self, server):
         found = server.get("/v1/labels", near=17, limit=4)["labels"]
         assert found == server.get("/v1/labels/17", nearest=4)["nearest"]

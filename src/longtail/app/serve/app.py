@@ -132,6 +132,15 @@ def check_json(headers: Headers) -> None:
     raise Problem("unsupported_media_type", "Send JSON, with Content-Type: application/json.")
 
 
+def check_query(request: Request) -> None:
+    """Refuse parameters of the address that the path doesn't have."""
+    known = [one.alias for one in request.scope["route"].dependant.query_params]
+    for name in request.query_params:
+        shown = name if len(name) <= 64 else name[:64] + "..."
+        if name not in known:
+            raise Problem("invalid", f"There is no parameter {shown!r}: the path takes {', '.join(known)}.")
+
+
 def _add_health(app: FastAPI, service: Service) -> None:
     @app.get("/healthz", response_model=Health, tags=["health"], responses=documented("bad_request"))
     async def healthz() -> Any:
@@ -232,6 +241,7 @@ def _add_labels(app: FastAPI, service: Service) -> None:
         responses=documented(*_ALWAYS, "not_found", "invalid", "deadline"),
     )
     async def labels(
+        request: Request,
         model: Annotated[str | None, _MODEL] = None,
         q: Annotated[str, Query(max_length=200, description="Text to look for in names, whatever the case.")] = "",
         near: Annotated[
@@ -245,6 +255,7 @@ def _add_labels(app: FastAPI, service: Service) -> None:
         offset: Annotated[int, Query(ge=0, le=LargestId, description="Labels to pass over first.")] = 0,
     ) -> Any:
         """Find labels by name or frequency, or those that are alike to one."""
+        check_query(request)
         served = service.registry.get(model)
         search = {"group": group, "min_rows": min_rows, "max_rows": max_rows, "order": order}
         return JSONResponse(await service.lane.run(find_labels, served, q, near, search, limit, offset))
@@ -256,12 +267,14 @@ def _add_labels(app: FastAPI, service: Service) -> None:
         responses=documented(*_ALWAYS, "not_found", "invalid", "deadline"),
     )
     async def label(
+        request: Request,
         label: Annotated[int, Path(ge=0, le=LargestId, description="Id of a label.")],
         model: Annotated[str | None, _MODEL] = None,
         nearest: Annotated[int, Query(ge=0, le=100, description="Labels alike to give.")] = 10,
         words: Annotated[int, Query(ge=0, le=1000, description="Words or features to give.")] = 20,
     ) -> Any:
         """Describe one label: how frequent it is, which labels are alike, and the words that it listens to."""
+        check_query(request)
         served = service.registry.get(model)
         return JSONResponse(await service.lane.run(describe_label, served, label, nearest, words))
 
