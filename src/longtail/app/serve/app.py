@@ -44,6 +44,7 @@ _ABOUT = """Predict labels for texts or rows of features, ask why, and look at t
 
 Every error has one shape, `{"error": {"code": ..., "message": ...}}`: a code for programs and a sentence for people."""
 _ALWAYS = ("bad_request", "unauthorised", "forbidden", "busy", "head_too_large", "internal", "not_ready")
+_METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 _NAME = Path(pattern=r"^[A-Za-z0-9._-]{1,64}$", description="Name of a model.")
 _MODEL = Query(max_length=64, description="Name of the model; the first when left out.")
 
@@ -209,16 +210,6 @@ def _add_models(app: FastAPI, service: Service) -> None:
                 loading.append(name)
         return JSONResponse({"models": found, "loading": loading})
 
-    @app.get(
-        "/v1/models/{name}",
-        response_model=ModelAnswer,
-        tags=["models"],
-        responses=documented(*_ALWAYS, "not_found", "invalid", "deadline"),
-    )
-    async def model(name: Annotated[str, _NAME]) -> Any:
-        """Say what one model is."""
-        return JSONResponse(await service.lane.run(registry.get(name).describe))
-
     @app.post(
         "/v1/models/{name}:reload",
         response_model=ReloadAnswer,
@@ -231,6 +222,22 @@ def _add_models(app: FastAPI, service: Service) -> None:
         """Read a model's directory anew and swap the version in; requests go on meanwhile, and none is dropped."""
         new, changed, workers = await service.reload(name)
         return JSONResponse({"name": name, "version": new.version, "changed": changed, "workers": workers})
+
+    @app.api_route("/v1/models/{name}:{action}", methods=_METHODS, include_in_schema=False)
+    async def other(action: str) -> Any:
+        if action == "reload":
+            raise HTTPException(405, headers={"Allow": "POST"})
+        raise Problem("not_found", "A model has no such action: POST /v1/models/NAME:reload is the only one.")
+
+    @app.get(
+        "/v1/models/{name}",
+        response_model=ModelAnswer,
+        tags=["models"],
+        responses=documented(*_ALWAYS, "not_found", "invalid", "deadline"),
+    )
+    async def model(name: Annotated[str, _NAME]) -> Any:
+        """Say what one model is."""
+        return JSONResponse(await service.lane.run(registry.get(name).describe))
 
 
 def _add_labels(app: FastAPI, service: Service) -> None:
