@@ -116,6 +116,20 @@ class TestHealth:
         assert server.get("/healthz") == {"status": "ok"}
         assert server.get("/readyz") == {"status": "ready"}
 
+    @pytest.mark.parametrize("path", ["/", "/healthz", "/readyz", "/metrics", "/v1/models", "/v1/labels?x=1", "/no"])
+    def test_head_is_as_get_without_a_body(self, server, path):
+        get, head = server.client.get(path), server.client.head(path)
+        assert (head.status_code, head.content) == (get.status_code, b"")
+        assert head.headers["content-type"] == get.headers["content-type"]
+        if path != "/metrics":
+            assert head.headers["content-length"] == get.headers["content-length"] == str(len(get.content))
+        raw = server.send(f"HEAD {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n".encode())
+        assert raw.endswith(b"\r\n\r\n")
+
+    def test_head_of_what_takes_post_alone(self, server):
+        assert server.client.head("/v1/predict").status_code == 405
+        assert server.client.head("/v1/models/tags:reload").status_code == 405
+
     def test_metrics_count(self, server):
         def value(pattern):
             found = re.search(pattern + r"\S* ([\d.e+]+)", server.client.get("/metrics").text)
