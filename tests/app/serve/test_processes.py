@@ -13,6 +13,8 @@ import httpx
 import pytest
 
 from longtail import Model, Popularity
+from longtail.app.serve.sockets import bind
+from longtail.errors import InputError
 
 START = "from longtail.app.cli import main; main()"
 
@@ -252,3 +254,10 @@ def test_a_port_that_is_taken(tiny):
         )  # fmt: skip
     assert done.returncode == 2
     assert f"Can't listen on 127.0.0.1, port {port}" in done.stderr
+    assert "Give another --port." in done.stderr
+
+
+@pytest.mark.parametrize("host", ["192.0.2.1", "nowhere.invalid"])  # set aside for examples: no machine has them
+def test_an_address_that_is_not_ours(host):
+    with pytest.raises(InputError, match=f"^{host} is no address of this machine to listen on: give another --host"):
+        bind(host, 0)
