@@ -226,7 +226,12 @@ def test_models_that_are_none_are_refused_at_once(tiny, tmp_path):
     assert "must have a name of up to 64 letters" in refused(f"a b={tiny}")
     (tmp_path / "empty").write_text("\n")
     assert "holds no API key" in refused(tiny, "--api-key-file", tmp_path / "empty")
-    assert "must have at least 8 ASCII characters" in refused(tiny, LONGTAIL_API_KEY="short")
+    rule = "must have at least 8 ASCII characters and no spaces"
+    assert f"LONGTAIL_API_KEY {rule}" in refused(tiny, LONGTAIL_API_KEY="short")
+    (tmp_path / "keys").write_text("# ours\nlong-enough\n\nsecret\n")
+    said = refused(tiny, "--api-key-file", tmp_path / "keys")
+    assert f"{tmp_path / 'keys'}:4: an API key {rule}." in said
+    assert "secret" not in said
 
 
 def test_a_damaged_model_ends_the_server(tiny):
