@@ -87,6 +87,7 @@ class TestLabels:
         names = learner.features_.feature_names()
         found = server.get("/v1/labels/589", words=10)
         assert found["name"] == "x11::window-manager"
+        assert found["share_of_rows"] == float(f"{found['training_rows'] / 1200:.7g}")
         assert [word["weight"] for word in found["words"]] == pytest.approx(np.sort(weights)[::-1][:10])
         assert all(weights[names.index(word["feature"])] == pytest.approx(word["weight"]) for word in found["words"])
 
