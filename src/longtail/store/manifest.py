@@ -50,6 +50,22 @@ def read_model(path: Path, *, verify: bool = False) -> dict[str, Any]:
     Larger files stay on disk, mapped into memory; `verify` reads them too and compares their checksums.
     """
     manifest = _read_manifest(path)
+    try:
+        files = _check_files(manifest, path, verify=verify)
+        return {name: decode(value, files) for name, value in manifest["model"].items()}
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ModelError(f"{path / MANIFEST} is not a usable model: {error}.") from error
+
+
+def check_model(path: Path) -> None:
+    """Compare the size and checksum of every file of a model directory with model.json, and load nothing."""
+    try:
+        _check_files(_read_manifest(path), path, verify=True)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ModelError(f"{path / MANIFEST} is not a usable model: {error}.") from error
+
+
+def _check_files(manifest: dict[str, Any], path: Path, *, verify: bool) -> FileReader:
     version = manifest.get("format_version")
     if not isinstance(version, int) or version > FORMAT_VERSION:
         raise ModelError(
@@ -60,11 +76,7 @@ def read_model(path: Path, *, verify: bool = False) -> dict[str, Any]:
         raise ModelError(
             f"{path / MANIFEST} was changed: its checksum is wrong: copy the model again or train it anew."
         )
-    try:
-        files = FileReader(path, manifest["files"], verify=verify)
-        return {name: decode(value, files) for name, value in manifest["model"].items()}
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise ModelError(f"{path / MANIFEST} is not a usable model: {error}.") from error
+    return FileReader(path, manifest["files"], verify=verify)
 
 
 def check_target(path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import json
 
+from longtail import Model
 from longtail.corpus import load
 
 from .seeing import OTHER, TEXT, expect
@@ -92,13 +93,15 @@ def test_two_tabs_lose_nothing(visit):
     assert {row["text"] for row in visit.kept()} == {TEXT, OTHER}
 
 
-def test_a_text_without_a_kept_label_is_not_downloaded(visit, tmp_path):
+def test_a_text_whose_labels_were_only_rejected_is_downloaded_for_update(visit, models, tmp_path):
     page = visit.page
     visit.write(TEXT)
-    visit.row(visit.names()[0]).locator(".reject").click()
+    rejected = visit.names()[0]
+    visit.row(rejected).locator(".reject").click()
     visit.go("Corrections")
-    expect(page.get_by_role("button", name="Download JSONL")).to_be_disabled()
-    expect(page.locator("#view-corrections")).to_contain_text("1 text without a label that you kept or added")
+    expect(page.get_by_role("button", name="Download JSONL")).to_be_enabled()
+    note = "1 text with rejected labels alone: for longtail update only"
+    expect(page.locator("#view-corrections")).to_contain_text(note)
     visit.go("Text")
     visit.write(OTHER)
     kept = visit.names()[0]
@@ -108,7 +111,16 @@ def test_a_text_without_a_kept_label_is_not_downloaded(visit, tmp_path):
         page.get_by_role("button", name="Download JSONL").click()
     download.value.save_as(tmp_path / "rows.jsonl")
     rows = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text("utf-8").splitlines()]
-    assert rows == [{"text": OTHER, "labels": [kept], "rejected": []}]
+    assert rows == [
+        {"text": TEXT, "labels": [], "rejected": [rejected]},
+        {"text": OTHER, "labels": [kept], "rejected": []},
+    ]
+    corrected = load(tmp_path / "rows.jsonl", corrections=True)
+    assert corrected.rejected == [[rejected], []]
+    model = Model.load(models["tags"])
+    before = model.label_counts.sum()
+    model.update(corrected)
+    assert model.label_counts.sum() > before
 
 
 def test_enter_takes_the_name_as_it_is_written(visit, server):

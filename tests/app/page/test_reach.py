@@ -107,6 +107,18 @@ def test_every_view_fits_a_phone(browser, server):
         assert last["y"] > panel["y"] + panel["height"]
 
 
+def test_captions_of_the_dial_keep_apart_on_a_phone(browser, server):
+    with Visit(browser, server, viewport=PHONE) as visit:
+        visit.page.goto(f"{server.url}/#/compare")
+        visit.write(TEXT)
+        ends = visit.page.locator(".ends:visible")
+        assert ends.count() == 2
+        for at in range(2):
+            left, right = (one.bounding_box() for one in ends.nth(at).locator("span").all())
+            apart = right["x"] - left["x"] - left["width"] >= 8
+            assert apart or right["y"] >= left["y"] + left["height"]
+
+
 def test_files_of_the_page_are_small_and_hold_nothing_inline(server):
     from longtail.app.serve.pages import page_files
 

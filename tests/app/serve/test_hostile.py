@@ -250,10 +250,21 @@ def test_other_methods_and_paths(small):
     for method in ("PUT", "DELETE", "PATCH", "OPTIONS"):
         answer = small.client.request(method, "/v1/predict")
         assert (answer.status_code, error_of(answer)["code"]) == (405, "method_not_allowed")
-    for path in ("/v2/predict", "/v1", "/docs", "/redoc", "/v1/models/tags:other", "/v1/predict/"):
+    for path in ("/v2/predict", "/v1", "/docs", "/redoc", "/v1/predict/"):
         answer = small.client.get(path)
         assert answer.status_code in (404, 405, 422), path
         error_of(answer)
+
+
+def test_actions_of_models(small):
+    for method in ("GET", "PUT", "DELETE"):
+        answer = small.client.request(method, "/v1/models/tags:reload")
+        assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
+        assert error_of(answer)["code"] == "method_not_allowed"
+        for action in ("relod", "reload:reloads", "%0a"):
+            answer = small.client.request("POST" if method == "PUT" else method, f"/v1/models/tags:{action}")
+            assert answer.status_code == 404
+            assert error_of(answer)["message"].startswith("A model has no such action: POST /v1/models/NAME:reload")
 
 
 def test_faults_of_ours_show_nothing_of_the_inside(small, monkeypatch):

@@ -143,7 +143,10 @@ class TestExplanation:
 
     def test_too_long_a_text_for_so_many_labels(self, server):
         error = server.predict(413, text="window " * 100_000, k=10, explain=True)
-        assert error["message"] == ("characters times k is 7,000,000, and 2,000,000 characters to explain is the most.")
+        assert (
+            error["message"]
+            == "The request has 7,000,000 characters to explain, texts times k; 2,000,000 are the most."
+        )
 
     def test_nothing_is_explained_after_the_deadline(self, server, monkeypatch):
         served = server.service.registry.get("tags")
@@ -183,13 +186,16 @@ WRONG = [
     ({"texts": []}, "texts: List should have at least 1 item after validation, not 0."),
     ({"text": "a", "k": 0}, "k: Input should be greater than or equal to 1."),
     ({"text": "a", "k": True}, "k: Input should be a valid integer."),
-    ({"text": "a", "k": 1001}, "k is 1,001, and 1,000 labels a row is the most."),
+    ({"text": "a", "k": 1001}, "k asks for 1,001 labels a row; 1,000 are the most."),
     ({"text": "a", "tail": 1.5}, "tail: Input should be less than or equal to 1."),
     ({"text": "a", "tail": "0.5"}, "tail: Input should be a valid number."),
     ({"text": "a", "only": [598]}, "only holds label 598, and ids go from 0 to 597."),
     ({"text": "a", "exclude": ["no such"]}, "exclude holds 'no such', which is no name of a label: see /v1/labels."),
     ({"text": "a", "wrong": 1}, "wrong: Extra inputs are not permitted."),
-    ({"text": "a", "explain": True, "k": 101}, "rows times k is 101, and 100 labels to explain is the most."),
+    (
+        {"text": "a", "explain": True, "k": 101},
+        "The request has 101 labels to explain, rows times k; 100 are the most.",
+    ),
     ({"row": {"indices": [], "values": []}}, "The model tags takes text or texts, not row or rows."),
     ({"model": "features", "text": "a"}, "The model features takes row or rows, not texts."),
     ({"model": "features", "row": {"indices": [1, 1], "values": [1, 2]}}, "Row 0 has a feature twice: give each once."),

@@ -13,6 +13,8 @@ import httpx
 import pytest
 
 from longtail import Model, Popularity
+from longtail.app.serve.sockets import bind
+from longtail.errors import InputError
 
 START = "from longtail.app.cli import main; main()"
 
@@ -188,15 +190,22 @@ def test_sighup_reads_models_anew(tiny):
         Model(Popularity().fit([[1], [2]], [[0, 1], [1, 1]]), label_names=["a", "b"]).save(tiny)
         server.process.send_signal(signal.SIGHUP)
         Process.until(lambda: server.client.get("/v1/models/tiny").json()["version"] != before)
+        file = next(tiny.glob("*.npy"))
+        content = bytearray(file.read_bytes())
+        content[-1] ^= 1
+        file.write_bytes(content)  # the version stays as it was
+        failed = 'longtail_reloads_total{model="tiny",outcome="failed"} '
+        server.process.send_signal(signal.SIGHUP)
+        Process.until(lambda: f"{failed}1.0" in server.client.get("/metrics").text)
         (tiny / "model.json").write_text("{}")
         server.process.send_signal(signal.SIGHUP)
-        failed = 'longtail_reloads_total{model="tiny",outcome="failed"} 1.0'
-        Process.until(lambda: failed in server.client.get("/metrics").text)
+        Process.until(lambda: f"{failed}2.0" in server.client.get("/metrics").text)
         assert server.client.post("/v1/predict", json=ROW).status_code == 200
         code, err = server.end(signal.SIGINT)
         assert code == 0
         assert "model tiny: version" in err
         assert "model tiny was not reloaded: The version before is still served." in err
+        assert f"{file.name} was changed: its checksum is wrong" in err
 
 
 def refused(*arguments, **environment):
@@ -217,7 +226,12 @@ def test_models_that_are_none_are_refused_at_once(tiny, tmp_path):
     assert "must have a name of up to 64 letters" in refused(f"a b={tiny}")
     (tmp_path / "empty").write_text("\n")
     assert "holds no API key" in refused(tiny, "--api-key-file", tmp_path / "empty")
-    assert "must have at least 8 ASCII characters" in refused(tiny, LONGTAIL_API_KEY="short")
+    rule = "must have at least 8 ASCII characters and no spaces"
+    assert f"LONGTAIL_API_KEY {rule}" in refused(tiny, LONGTAIL_API_KEY="short")
+    (tmp_path / "keys").write_text("# ours\nlong-enough\n\nsecret\n")
+    said = refused(tiny, "--api-key-file", tmp_path / "keys")
+    assert f"{tmp_path / 'keys'}:4: an API key {rule}." in said
+    assert "secret" not in said
 
 
 def test_a_damaged_model_ends_the_server(tiny):
@@ -245,3 +259,10 @@ def test_a_port_that_is_taken(tiny):
         )  # fmt: skip
     assert done.returncode == 2
     assert f"Can't listen on 127.0.0.1, port {port}" in done.stderr
+    assert "Give another --port." in done.stderr
+
+
+@pytest.mark.parametrize("host", ["192.0.2.1", "nowhere.invalid"])  # set aside for examples: no machine has them
+def test_an_address_that_is_not_ours(host):
+    with pytest.raises(InputError, match=f"^{host} is no address of this machine to listen on: give another --host"):
+        bind(host, 0)

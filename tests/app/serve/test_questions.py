@@ -58,6 +58,13 @@ class TestLabels:
         assert all(2 <= one["training_rows"] <= 4 for one in found)
         assert [one["name"] for one in found] == sorted((one["name"] for one in found), key=str.lower)
 
+    @pytest.mark.parametrize("path", ["/v1/labels", "/v1/labels/17"])
+    def test_a_parameter_that_is_not_known_is_refused_by_name(self, server, path):
+        error = server.get(path, 422, model="tags", serach="game")
+        assert error["code"] == "invalid"
+        assert error["message"].startswith("There is no parameter 'serach': the path takes model, ")
+        assert len(server.get(path, 422, **{"x" * 500: 1})["message"]) < 300
+
     def test_near(self, server):
         found = server.get("/v1/labels", near=17, limit=4)["labels"]
         assert found == server.get("/v1/labels/17", nearest=4)["nearest"]
@@ -80,6 +87,7 @@ class TestLabels:
         names = learner.features_.feature_names()
         found = server.get("/v1/labels/589", words=10)
         assert found["name"] == "x11::window-manager"
+        assert found["share_of_rows"] == float(f"{found['training_rows'] / 1200:.7g}")
         assert [word["weight"] for word in found["words"]] == pytest.approx(np.sort(weights)[::-1][:10])
         assert all(weights[names.index(word["feature"])] == pytest.approx(word["weight"]) for word in found["words"])
 
@@ -108,6 +116,20 @@ class TestHealth:
     def test_lives_and_is_ready(self, server):
         assert server.get("/healthz") == {"status": "ok"}
         assert server.get("/readyz") == {"status": "ready"}
+
+    @pytest.mark.parametrize("path", ["/", "/healthz", "/readyz", "/metrics", "/v1/models", "/v1/labels?x=1", "/no"])
+    def test_head_is_as_get_without_a_body(self, server, path):
+        get, head = server.client.get(path), server.client.head(path)
+        assert (head.status_code, head.content) == (get.status_code, b"")
+        assert head.headers["content-type"] == get.headers["content-type"]
+        if path != "/metrics":
+            assert head.headers["content-length"] == get.headers["content-length"] == str(len(get.content))
+        raw = server.send(f"HEAD {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n".encode())
+        assert raw.endswith(b"\r\n\r\n")
+
+    def test_head_of_what_takes_post_alone(self, server):
+        assert server.client.head("/v1/predict").status_code == 405
+        assert server.client.head("/v1/models/tags:reload").status_code == 405
 
     def test_metrics_count(self, server):
         def value(pattern):

@@ -31,6 +31,27 @@ def save_version(place, number):
     model.save(place)
 
 
+def largest_file(place):
+    return max(place.glob("*.npy"), key=lambda path: path.stat().st_size)
+
+
+def damage(file):
+    """Change the last byte in place."""
+    with open(file, "r+b") as opened:
+        opened.seek(-1, 2)
+        last = opened.read(1)[0]
+        opened.seek(-1, 2)
+        opened.write(bytes([last ^ 1]))
+
+
+def refused_reload(server):
+    answer = server.client.post("/v1/models/tags:reload")
+    error = error_of(answer)
+    assert (answer.status_code, error["code"]) == (409, "reload_failed")
+    assert "its checksum is wrong" in error["message"]
+    return error["message"]
+
+
 def test_nothing_changes_without_a_new_version(place):
     with Running({"tags": place}) as server:
         before = server.get("/v1/models/tags")
@@ -76,17 +97,28 @@ def test_a_damaged_version_is_refused_and_the_old_one_stays(place):
     with Running({"tags": place}) as server:
         before = server.predict(text="a window")
         save_version(place, 1)
-        largest = max(place.glob("*.npy"), key=lambda path: path.stat().st_size)
-        content = bytearray(largest.read_bytes())
-        content[-1] ^= 1
-        largest.write_bytes(content)
-        answer = server.client.post("/v1/models/tags:reload")
-        error = error_of(answer)
-        assert (answer.status_code, error["code"]) == (409, "reload_failed")
-        assert "its checksum is wrong" in error["message"]
-        assert str(place.parent) not in error["message"]
+        damage(largest_file(place))
+        assert str(place.parent) not in refused_reload(server)
         assert server.predict(text="a window") == before
         assert server.get("/readyz") == {"status": "ready"}
+
+
+@pytest.mark.parametrize("find", [largest_file, lambda place: min(place.glob("*.npy"))], ids=["largest", "first"])
+def test_damage_in_place_is_noticed_although_the_version_is_as_before(place, find):
+    with Running({"tags": place}) as server:
+        before, file = server.predict(text="a window"), find(place)
+        content = file.read_bytes()
+        damage(file)
+        refused_reload(server)
+        refused_reload(server)
+        assert server.get("/v1/models/tags")["version"] == before["version"]
+        assert server.get("/readyz") == {"status": "ready"}
+        mended = place / "mended"
+        mended.write_bytes(content)
+        mended.rename(file)  # another file than the one that is mapped
+        answer = server.client.post("/v1/models/tags:reload")
+        assert (answer.status_code, answer.json()["changed"]) == (200, False)
+        assert server.predict(text="a window") == before
 
 
 def test_not_ready_before_models_are_loaded(place, monkeypatch):
@@ -139,7 +171,7 @@ def test_a_full_queue_answers_429_and_what_was_taken_is_answered(place, monkeypa
 
 
 def test_a_damaged_model_ends_a_server_that_starts(place):
-    largest = max(place.glob("*.npy"), key=lambda path: path.stat().st_size)
+    largest = largest_file(place)
     largest.write_bytes(largest.read_bytes()[:-1])
     with Running({"tags": place}, wait=False) as server:
         server.thread.join(30)

@@ -33,7 +33,10 @@ def serve(
     threads: Annotated[int, typer.Option(min=1, max=64, help="Threads of each process that predict.")] = 2,
     api_key_file: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="File with API keys, one a line; LONGTAIL_API_KEY may hold one too."),
+        typer.Option(
+            metavar="FILE",
+            help="File with API keys of at least 8 characters, one a line; LONGTAIL_API_KEY may hold one too.",
+        ),
     ] = None,
     allowed_host: Annotated[
         list[str] | None,

@@ -44,6 +44,7 @@ _ABOUT = """Predict labels for texts or rows of features, ask why, and look at t
 
 Every error has one shape, `{"error": {"code": ..., "message": ...}}`: a code for programs and a sentence for people."""
 _ALWAYS = ("bad_request", "unauthorised", "forbidden", "busy", "head_too_large", "internal", "not_ready")
+_METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 _NAME = Path(pattern=r"^[A-Za-z0-9._-]{1,64}$", description="Name of a model.")
 _MODEL = Query(max_length=64, description="Name of the model; the first when left out.")
 
@@ -132,6 +133,15 @@ def check_json(headers: Headers) -> None:
     raise Problem("unsupported_media_type", "Send JSON, with Content-Type: application/json.")
 
 
+def check_query(request: Request) -> None:
+    """Refuse parameters of the address that the path doesn't have."""
+    known = [one.alias for one in request.scope["route"].dependant.query_params]
+    for name in request.query_params:
+        shown = name if len(name) <= 64 else name[:64] + "..."
+        if name not in known:
+            raise Problem("invalid", f"There is no parameter {shown!r}: the path takes {', '.join(known)}.")
+
+
 def _add_health(app: FastAPI, service: Service) -> None:
     @app.get("/healthz", response_model=Health, tags=["health"], responses=documented("bad_request"))
     async def healthz() -> Any:
@@ -200,16 +210,6 @@ def _add_models(app: FastAPI, service: Service) -> None:
                 loading.append(name)
         return JSONResponse({"models": found, "loading": loading})
 
-    @app.get(
-        "/v1/models/{name}",
-        response_model=ModelAnswer,
-        tags=["models"],
-        responses=documented(*_ALWAYS, "not_found", "invalid", "deadline"),
-    )
-    async def model(name: Annotated[str, _NAME]) -> Any:
-        """Say what one model is."""
-        return JSONResponse(await service.lane.run(registry.get(name).describe))
-
     @app.post(
         "/v1/models/{name}:reload",
         response_model=ReloadAnswer,
@@ -223,6 +223,22 @@ def _add_models(app: FastAPI, service: Service) -> None:
         new, changed, workers = await service.reload(name)
         return JSONResponse({"name": name, "version": new.version, "changed": changed, "workers": workers})
 
+    @app.api_route("/v1/models/{name}:{action}", methods=_METHODS, include_in_schema=False)
+    async def other(action: str) -> Any:
+        if action == "reload":
+            raise HTTPException(405, headers={"Allow": "POST"})
+        raise Problem("not_found", "A model has no such action: POST /v1/models/NAME:reload is the only one.")
+
+    @app.get(
+        "/v1/models/{name}",
+        response_model=ModelAnswer,
+        tags=["models"],
+        responses=documented(*_ALWAYS, "not_found", "invalid", "deadline"),
+    )
+    async def model(name: Annotated[str, _NAME]) -> Any:
+        """Say what one model is."""
+        return JSONResponse(await service.lane.run(registry.get(name).describe))
+
 
 def _add_labels(app: FastAPI, service: Service) -> None:
     @app.get(
@@ -232,6 +248,7 @@ def _add_labels(app: FastAPI, service: Service) -> None:
         responses=documented(*_ALWAYS, "not_found", "invalid", "deadline"),
     )
     async def labels(
+        request: Request,
         model: Annotated[str | None, _MODEL] = None,
         q: Annotated[str, Query(max_length=200, description="Text to look for in names, whatever the case.")] = "",
         near: Annotated[
@@ -245,6 +262,7 @@ def _add_labels(app: FastAPI, service: Service) -> None:
         offset: Annotated[int, Query(ge=0, le=LargestId, description="Labels to pass over first.")] = 0,
     ) -> Any:
         """Find labels by name or frequency, or those that are alike to one."""
+        check_query(request)
         served = service.registry.get(model)
         search = {"group": group, "min_rows": min_rows, "max_rows": max_rows, "order": order}
         return JSONResponse(await service.lane.run(find_labels, served, q, near, search, limit, offset))
@@ -256,12 +274,14 @@ def _add_labels(app: FastAPI, service: Service) -> None:
         responses=documented(*_ALWAYS, "not_found", "invalid", "deadline"),
     )
     async def label(
+        request: Request,
         label: Annotated[int, Path(ge=0, le=LargestId, description="Id of a label.")],
         model: Annotated[str | None, _MODEL] = None,
         nearest: Annotated[int, Query(ge=0, le=100, description="Labels alike to give.")] = 10,
         words: Annotated[int, Query(ge=0, le=1000, description="Words or features to give.")] = 20,
     ) -> Any:
         """Describe one label: how frequent it is, which labels are alike, and the words that it listens to."""
+        check_query(request)
         served = service.registry.get(model)
         return JSONResponse(await service.lane.run(describe_label, served, label, nearest, words))
 

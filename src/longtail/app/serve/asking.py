@@ -8,6 +8,7 @@ import numpy as np
 
 from longtail.app.serve.explaining import label_path, strongest
 from longtail.app.serve.models import Served
+from longtail.app.serve.numbers import shortened
 from longtail.app.serve.problems import Problem
 
 
@@ -33,7 +34,7 @@ def describe_label(served: Served, label: int, nearest: int, words: int) -> dict
         "model": served.name,
         "version": served.version,
         **served.labels.entry(_known(served, label)),
-        "share_of_rows": float(counts[label] / max(1, served.model.n_rows)),
+        "share_of_rows": shortened(counts[label] / max(1, served.model.n_rows)),
         "rank": int(np.count_nonzero(counts > counts[label])) + 1,
         "nearest": served.nearest(label, nearest) if nearest else [],
         "nearest_by": None if served.space is None else served.space.by,

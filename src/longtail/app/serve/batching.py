@@ -85,7 +85,7 @@ class Batcher:
             "busy" when the queue is full, "deadline" when it takes too long.
         """
         if self.queued and self.queued + len(rows) > self._most:
-            raise busy(f"{self.queued:,} rows wait for a prediction, and {self._most:,} is the most: try again later.")
+            raise busy(f"{self.queued:,} rows wait for a prediction; {self._most:,} are the most: try again later.")
         loop = asyncio.get_running_loop()
         job = _Job(rows, predict, loop.create_future())
         self._waiting.setdefault(key, deque()).append(job)

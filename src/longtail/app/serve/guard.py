@@ -110,7 +110,8 @@ class Guard:
             self._count(self._named(scope["path"]), exchange.status, scope.get(CODE), time.perf_counter() - begin)
 
     async def _answer(self, scope: Scope, receive: Receive, exchange: _Exchange) -> None:
-        path, method, headers = scope["path"], scope["method"], scope["headers"]
+        path, headers = scope["path"], scope["headers"]
+        method = "GET" if scope["method"] == "HEAD" else scope["method"]  # the body is left out when it is sent
         has_body = _has_body(headers)
         if path not in HEALTH:
             try:
@@ -123,14 +124,19 @@ class Guard:
             raise Problem(
                 "method_not_allowed",
                 "This path has other methods: /openapi.json lists them.",
-                {"Allow": "GET", **_LEAVE},
+                {"Allow": "GET, HEAD", **_LEAVE},
             )
         body = await self._body(headers, receive, exchange) if has_body else b""
         direct = self._direct.get((method, path))
         if direct is not None:
             await exchange.answer(200, await direct(headers, body))
             return
-        await self._app(scope, _replay(body), exchange.send)
+        asked = {**scope, "method": method}
+        try:
+            await self._app(asked, _replay(body), exchange.send)
+        finally:
+            if CODE in asked:
+                scope[CODE] = asked[CODE]
 
     def _check_site(self, method: str, headers: Headers) -> None:
         """Refuse what a page of another site asks, also where its name was made to lead to this machine."""

@@ -11,7 +11,9 @@ from pathlib import Path
 from longtail.errors import InputError, ParameterError
 
 VARIABLE = "LONGTAIL_API_KEY"
-_SHORTEST = 8
+SHORTEST = 8
+"""Characters of a key."""
+_RULE = f"must have at least {SHORTEST} ASCII characters and no spaces"
 
 
 class Keys:
@@ -52,20 +54,28 @@ def read_keys(path: str | None) -> Keys:
     keys = []
     if path is not None:
         try:
-            keys = [line.strip() for line in Path(path).read_text("utf-8").splitlines()]
+            lines = Path(path).read_text("utf-8").splitlines()
         except UnicodeDecodeError:
             raise InputError("is not text: write API keys into it, one a line.", path=path) from None
-        keys = [key for key in keys if key and not key.startswith("#")]
+        for number, line in enumerate(lines, 1):
+            key = line.strip()
+            if not key or key.startswith("#"):
+                continue
+            if not _is_usable(key):
+                raise InputError(f"an API key {_RULE}.", path=path, line=number)
+            keys.append(key)
         if not keys:
             raise InputError("holds no API key: write one a line.", path=path)
-    if os.environ.get(VARIABLE):
-        keys.append(os.environ[VARIABLE].strip())
-    for key in keys:
-        if len(key) < _SHORTEST or not key.isascii() or not key.isprintable() or " " in key:
-            raise ParameterError(
-                "API key", "*" * len(key), f"must have at least {_SHORTEST} ASCII characters and no spaces"
-            )
+    key = os.environ.get(VARIABLE, "").strip()
+    if key:
+        if not _is_usable(key):
+            raise ParameterError(VARIABLE, "*" * len(key), _RULE)
+        keys.append(key)
     return Keys(keys)
+
+
+def _is_usable(key: str) -> bool:
+    return len(key) >= SHORTEST and key.isascii() and key.isprintable() and " " not in key
 
 
 def _hash(key: bytes) -> bytes:

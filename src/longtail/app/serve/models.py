@@ -25,6 +25,7 @@ from longtail.engine.progress import show_progress
 from longtail.engine.topk import TopK
 from longtail.errors import InputError, LongtailError, ModelError
 from longtail.store import Model
+from longtail.store.manifest import check_model
 from longtail.tail import TailDial
 
 logger = logging.getLogger("longtail.serve")
@@ -187,6 +188,18 @@ def load(name: str, directory: Path) -> Served:
     raise ModelError(f"{directory} was replaced {_TRIES} times while it was read: reload it when it is done.")
 
 
+def is_intact(directory: Path, checksum: str) -> bool:
+    """Whether a directory still holds a version, all files compared with their checksums; refuse a damaged one."""
+    if read_checksum(directory) != checksum:
+        return False
+    try:
+        check_model(directory)
+    except (ModelError, OSError):
+        if read_checksum(directory) == checksum:
+            raise
+    return read_checksum(directory) == checksum
+
+
 class Registry:
     """The models by name, each in the version that is served now.
 
@@ -197,6 +210,7 @@ class Registry:
     def __init__(self, directories: dict[str, str]) -> None:
         self._directories = {name: Path(directory).resolve() for name, directory in directories.items()}
         self._served: dict[str, Served] = {}
+        self._damaged: set[str] = set()  # files that are mapped into memory were changed under the version served
         self._loading = {name: threading.Lock() for name in directories}
 
     @property
@@ -225,14 +239,22 @@ class Registry:
     def load(self, name: str) -> tuple[Served, Served | None]:
         """Load a model anew, in the thread of the caller, and swap it in; the version served now, and the one before.
 
-        Where the directory holds the version that is served already, nothing is loaded and both are the same.
+        Where the directory holds the version that is served already, and whole, nothing is loaded and both are the
+        same; but it is loaded once more if it was found damaged meanwhile.
         """
         with self._loading[name]:
-            old = self._served.get(name)
-            if old is not None and read_checksum(self._directories[name]) == old.checksum:
-                return old, old
-            new = load(name, self._directories[name])
+            old, directory = self._served.get(name), self._directories[name]
+            if old is not None:
+                try:
+                    holds_old = is_intact(directory, old.checksum)
+                except (ModelError, OSError):
+                    self._damaged.add(name)
+                    raise
+                if holds_old and name not in self._damaged:
+                    return old, old
+            new = load(name, directory)
             self._served[name] = new
+            self._damaged.discard(name)
             return new, old
 
     def reload(self, name: str) -> tuple[Served, Served | None]:

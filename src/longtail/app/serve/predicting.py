@@ -92,21 +92,27 @@ class Predictor:
         if is_text != served.model.takes_texts:
             takes, others = ("text or texts", "row or rows") if served.model.takes_texts else ("row or rows", "texts")
             raise Problem("invalid", f"The model {served.name} takes {takes}, not {others}.")
-        _limit("rows", len(rows), limits.rows, "texts or rows")
-        _limit("k", request.k, limits.k, "labels a row", "invalid")
-        _limit("rows times k", len(rows) * min(request.k, served.model.n_labels), limits.answer_labels, "labels")
+        k = min(request.k, served.model.n_labels)
+        _limit("The request has {} texts or rows", len(rows), limits.rows)
+        _limit("k asks for {} labels a row", request.k, limits.k, "invalid")
+        _limit("The request asks for {} labels, rows times k", len(rows) * k, limits.answer_labels)
         for name in ("only", "exclude"):
-            _limit(name, len(getattr(request, name) or ()), limits.filter_labels, "labels")
+            _limit(f"{name} has {{}} labels", len(getattr(request, name) or ()), limits.filter_labels)
         if request.explain:
             if not served.explains:
                 raise Problem("invalid", f"The model {served.name} can't say what its scores are made of.")
-            _limit("rows times k", len(rows) * request.k, limits.explained_labels, "labels to explain", "invalid")
+            _limit(
+                "The request has {} labels to explain, rows times k",
+                len(rows) * request.k,
+                limits.explained_labels,
+                "invalid",
+            )
         if is_text:
             for text in rows:
-                _limit("a text", len(text), limits.text_characters, "characters")
+                _limit("A text has {} characters", len(text), limits.text_characters)
             if request.explain:
-                size = sum(map(len, rows)) * min(request.k, served.model.n_labels)
-                _limit("characters times k", size, limits.explained_characters, "characters to explain")
+                size = sum(map(len, rows)) * k
+                _limit("The request has {} characters to explain, texts times k", size, limits.explained_characters)
             return rows
         return [_sparse(served, row, at, limits) for at, row in enumerate(rows)]
 
@@ -130,13 +136,13 @@ def read_request(body: bytes) -> PredictRequest:
         raise Problem("invalid", f"{place or 'The body'}: {said}.") from None
 
 
-def _limit(what: str, size: int, most: int, of: str, code: str = "too_large") -> None:
+def _limit(said: str, size: int, most: int, code: str = "too_large") -> None:
     if size > most:
-        raise Problem(code, f"{what} is {size:,}, and {most:,} {of} is the most.")
+        raise Problem(code, f"{said.format(f'{size:,}')}; {most:,} are the most.")
 
 
 def _sparse(served: Served, row: SparseRow, at: int, limits: Limits) -> Row:
-    _limit(f"row {at}", len(row.indices), limits.row_features, "features")
+    _limit(f"Row {at} has {{}} features", len(row.indices), limits.row_features)
     if len(row.indices) != len(row.values):
         raise Problem("invalid", f"Row {at} has {len(row.indices)} indices and {len(row.values)} values.")
     indices, values = np.array(row.indices, np.int64), np.array(row.values, np.float64)

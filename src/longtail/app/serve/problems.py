@@ -43,9 +43,9 @@ class Problem(Exception):  # noqa: N818  # an answer more than an error
 
     Examples
     --------
-    >>> problem = Problem("too_large", "k is 5000, and 1000 is the most.")
+    >>> problem = Problem("too_large", "Row 0 has 9 features; 8 are the most.")
     >>> problem.status, problem.body()
-    (413, b'{"error": {"code": "too_large", "message": "k is 5000, and 1000 is the most."}}')
+    (413, b'{"error": {"code": "too_large", "message": "Row 0 has 9 features; 8 are the most."}}')
     """
 
     def __init__(self, code: str, message: str, headers: Mapping[str, str] | None = None) -> None:

@@ -81,7 +81,9 @@ class ErrorBody(BaseModel):
     """What went wrong."""
 
     code: str = Field(description="For programs.", examples=["too_large"])
-    message: str = Field(description="One sentence for people.", examples=["k is 5,000, and 1,000 is the most."])
+    message: str = Field(
+        description="One sentence for people.", examples=["k asks for 5,000 labels a row; 1,000 are the most."]
+    )
 
 
 class ErrorAnswer(BaseModel):

@@ -97,7 +97,7 @@ class Service:
             raise
         self._swapped(new, old)
         others = await self.spread(name) if spread and self.spread is not None else 0
-        return new, new is not old, 1 + others
+        return new, old is None or new.checksum != old.checksum, 1 + others
 
     def reload_all(self) -> None:
         """Load all models anew, as after SIGHUP; those that fail stay as they are, and the log says why."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 
 from longtail.errors import InputError
@@ -16,15 +17,24 @@ def bind(host: str, port: int) -> socket.socket:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         listening = socket.socket(family, kind, protocol)
     except OSError:
-        raise InputError(f"{host} is no address to listen on: give --host an address of this machine.") from None
+        raise _no_address(host) from None
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(address)
         listening.listen(BACKLOG)
     except OSError as error:
         listening.close()
+        if error.errno == errno.EADDRNOTAVAIL:
+            raise _no_address(host) from None
         raise InputError(f"Can't listen on {host}, port {port}: {error.strerror}. Give another --port.") from None
     return listening
+
+
+def _no_address(host: str) -> InputError:
+    return InputError(
+        f"{host} is no address of this machine to listen on: give another --host, 127.0.0.1 for this machine alone or "
+        "0.0.0.0 for all of its addresses."
+    )
 
 
 def address_of(listening: socket.socket) -> str:

@@ -84,14 +84,14 @@ export class Corrections extends EventTarget {
     this.#write([]);
   }
 
-  /** Rows with a label: without one, a row would say that nothing at all fits its text, which nobody said. */
-  get finished() {
-    return this.#rows.filter(({ kept }) => kept.length);
+  /** Rows that only reject: to `longtail update` they say nothing of other labels, to `longtail train` that there are none. */
+  get rejecting() {
+    return this.#rows.filter(({ kept }) => !kept.length);
   }
 
-  /** Finished rows as lines of JSON, for `longtail train` and `longtail update`, which pass over what was rejected. */
+  /** Rows as lines of JSON, as `longtail update` takes them. */
   toJsonl() {
-    return this.finished
+    return this.#rows
       .map(({ text, kept, rejected }) => `${JSON.stringify({ text, labels: kept, rejected })}\n`)
       .join("");
   }

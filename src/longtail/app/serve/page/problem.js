@@ -21,19 +21,23 @@ export function isStale(error) {
   return error instanceof DOMException && error.name === "AbortError";
 }
 
+/** Statuses after which the same question may be answered: none came, no key was given, or the server was busy. */
+const PASSING = [0, 401, 429, 503, 504];
+
 /**
- * A sentence about an error, with a button to try again.
+ * A sentence about an error, with a button to try again where that can help.
  *
  * @param {unknown} error
  * @param {() => void} again
  */
 export function problem(error, again) {
   if (!(error instanceof ApiError)) console.error(error);
+  const canPass = error instanceof ApiError && PASSING.includes(error.status);
   const message = error instanceof ApiError ? error.message : "Something went wrong on this page.";
   return el(
     "div",
     { class: "notice problem", role: "alert" },
     el("p", { text: message }),
-    el("button", { type: "button", text: "Try again", on: { click: again } }),
+    canPass ? el("button", { type: "button", text: "Try again", on: { click: again } }) : null,
   );
 }

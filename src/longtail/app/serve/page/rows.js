@@ -26,7 +26,7 @@ export class RowsView {
       el(
         "p",
         { class: "note" },
-        "A row of the file has the text, the labels that you kept or added as its labels, and those that you rejected beside them. Labels that you said nothing of are not in it. Texts without a label that you kept or added are not in the file. The rows stay in this browser until you clear them.",
+        "A row of the file has the text, the labels that you kept or added as its labels, and those that you rejected beside them. Labels that you said nothing of are not in it. The rows stay in this browser until you clear them.",
       ),
     );
     corrections.addEventListener("change", () => this.show());
@@ -40,9 +40,9 @@ export class RowsView {
     this.note.textContent = rows.length
       ? `${counted(rows.length, "text")}, for the next training or for longtail update.`
       : "Nothing here yet. Keep or reject labels of a text, and the text is collected here.";
-    const left = rows.length - this.corrections.finished.length;
-    if (left) this.note.textContent += ` ${counted(left, "text")} without a label that you kept or added: not in the file.`;
-    this.download.disabled = left === rows.length;
+    const only = this.corrections.rejecting.length;
+    if (only) this.note.textContent += ` ${counted(only, "text")} with rejected labels alone: for longtail update only, as longtail train would take such a row as one without labels.`;
+    this.download.disabled = !rows.length;
     this.clear.disabled = !rows.length;
     fill(this.list, rows.map((row) => this.#row(row)));
   }
@@ -57,7 +57,7 @@ export class RowsView {
       el("p", { class: "excerpt", dir: "auto", text: start }),
       row.kept.length
         ? el("ul", { class: "chosen" }, row.kept.map((name) => el("li", {}, el("bdi", { text: name }))))
-        : el("p", { class: "note", text: "No label." }),
+        : el("p", { class: "note", text: "No label kept or added." }),
       row.rejected.length
         ? el("p", { class: "note rejected" }, "Rejected: ", row.rejected.flatMap((name, at) => [at ? ", " : null, el("bdi", { text: name })]))
         : null,
@@ -91,7 +91,7 @@ export class RowsView {
     const link = el("a", { href: address, download: "corrections.jsonl" });
     link.click();
     setTimeout(() => URL.revokeObjectURL(address), 10_000);
-    announce(`${counted(this.corrections.finished.length, "row")} downloaded.`);
+    announce(`${counted(this.corrections.rows.length, "row")} downloaded.`);
   }
 }
 
