@@ -13,16 +13,8 @@ from longtail.tail import centroids as centroids_module
 from longtail.tail.centroids import LabelCentroids
 from tests.learners.contract import NO_FEATURES, MatrixContract, assert_same, small_data
 from tests.learners.rankings import assert_ranked
+from tests.tail.centroids import BASES, FOREST, distances, more_data, strengths
 
-FOREST = {"trees": 4, "leaf_size": 3, "regularisation": 5.0}
-BASES = {
-    "forest": InstanceForest(**FOREST),
-    "pfastxml": InstanceForest(**FOREST, weighting="inverse-propensity", ideal=False),
-    "one-vs-rest": OneVsRest(),
-    "logistic": OneVsRest(loss="logistic"),
-    "tree": LabelTree(leaf_size=4, arity=3, precision="float32"),
-    "popularity": Popularity(),
-}
 every_base = pytest.mark.parametrize("base", BASES)
 
 
@@ -46,30 +38,6 @@ class TestAroundLabelTree(MatrixContract):
     def make(self, **params):
         tree = LabelTree(leaf_size=4, arity=3, precision="float32")
         return CentroidReranker(**{"learner": tree, "alpha": 0.4} | params)
-
-
-def more_data():
-    return small_data(n_rows=150, n_features=60, n_labels=40, seed=1)
-
-
-def strengths(learner, scores):
-    """What stands for the base learner's scores in the product."""
-    if isinstance(learner, OneVsRest):
-        return 1 / (1 + np.exp(-scores * (1 if learner.loss == "logistic" else 3)))
-    return scores
-
-
-def distances(X, Y, rows):
-    """Squared distances of rows from the centroids of all labels, in plain numpy; NaN for labels without rows."""
-
-    def unit(matrix):
-        wide = np.column_stack([matrix.toarray().astype(float), np.ones(matrix.shape[0])])
-        return wide / np.linalg.norm(wide, axis=1, keepdims=True)
-
-    truth, vectors = Y.toarray() != 0, unit(X)
-    with np.errstate(invalid="ignore"):
-        means = (truth.T.astype(float) @ vectors) / truth.sum(axis=0)[:, None]
-    return ((unit(rows)[:, None, :] - means[None, :, :]) ** 2).sum(axis=2)
 
 
 @every_base
