@@ -234,7 +234,9 @@ def _markdown(report: dict[str, Any]) -> str:
             statuses = ", ".join(f"{count:,} times {status}" for status, count in sorted(found["statuses"].items()))
             lines += [
                 f"| capacity, single texts | {found['capacity']:,.0f} a second | |",
-                f"| twice that for {found['seconds']:.0f} s: answers | {statuses} | |",
+                f"| twice that offered for {found['seconds']:.0f} s; sent, as connections were free | "
+                f"{2 * found['capacity']:,.0f} a second; {found['asked'] / found['seconds']:,.0f} | |",
+                f"| answers | {statuses} | |",
                 f"| requests without an answer, lost connections | {found['unanswered']}, {found['lost']} | 0, 0 |",
                 f"| those with 200, from when they were sent: p50, p99 "
                 f"| {found['sent_p50_ms']:.0f} ms, {found['sent_p99_ms']:.0f} ms | |",

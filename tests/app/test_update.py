@@ -41,7 +41,14 @@ def test_new_rows_and_labels_go_into_another_model(files):
     model, first = Model.load(files / "second", verify=True), Model.load(files / "model")
     assert (model.label_names, first.label_names) == (["ship", "tree", "boat"], ["ship", "tree"])
     assert model.training["updates"] == [
-        {"rows": 6, "replaced": 0, "new_labels": 1, "forgotten_labels": 0, "with_training_rows": False}
+        {
+            "rows": 6,
+            "replaced": 0,
+            "new_labels": 1,
+            "forgotten_labels": 0,
+            "unknown_rejections": [],
+            "with_training_rows": False,
+        }
     ]
     assert (model.training["rows"], first.training.get("updates")) == (46, None)
     again = run("update", files / "second", late)
@@ -127,7 +134,37 @@ def test_what_is_rejected_goes_and_the_rest_of_the_row_stays(three):
     figures, counts, model = three({"id": 3, "text": "a blue tree 3x", "labels": [], "rejected": ["old", "unheard of"]})
     assert (figures["replaced"], figures["new_labels"], figures["forgotten_labels"]) == (1, 0, 1)
     assert counts == {"old": 0, "ship": 20, "tree": 20}, "tree stays, of which nothing was said"
+    assert figures["unknown_rejections"] == ["unheard of"]
     assert "old" not in dict(model.names(model.predict_topk(["a blue tree 3x"], 3))[0])
+
+
+def test_names_rejected_that_no_label_has_are_told(files, tmp_path):
+    row = {"text": "a red ship", "labels": ["ship", "new"], "rejected": ["shp", "tree", "a", "b", "c"]}
+    late = lines(tmp_path / "late.jsonl", row, {**row, "rejected": ["new one"]})
+    done = run("update", files / "model", late, "--out", tmp_path / "new")
+    assert done.exit_code == 0, done.output
+    told = " ".join(done.stderr.split())
+    assert "Rejected, but no label of the model: 'shp', 'a', 'b' and 2 more. Such names change nothing." in told
+    one = lines(tmp_path / "one.jsonl", {"text": "a red ship", "labels": ["ship"]})
+    done = run("update", files / "model", one, "--out", tmp_path / "new")
+    assert "Learned from 1 row in" in done.stdout
+    assert "Rejected" not in done.stderr
+
+
+def test_what_rows_reject_needs_names(files):
+    model = Model.load(files / "model")
+    model.label_names = None
+    rows = Dataset(None, [[1, 0]], texts=["a ship"], rejected=[["tree"]])
+    with pytest.raises(InputError, match="labels have no names, so what rows reject can't be matched"):
+        model.update(rows)
+
+
+def test_features_for_a_model_of_texts_are_told_as_such(files, tmp_path):
+    late = tmp_path / "late.txt"
+    late.write_text("1 5 3\n0 0:1.0 4:2.0\n")
+    done = run("update", files / "model", late, "--out", tmp_path / "new")
+    assert done.exit_code == 2, done.output
+    assert "takes texts, and the data set has features only" in " ".join(done.stderr.split())
 
 
 def test_a_row_that_only_rejects_has_what_the_model_decides_besides(three):

@@ -30,7 +30,7 @@ from longtail.metrics import Evaluator, Scores, calibration_error
 from longtail.propensity import GivenPropensity, Propensity
 from longtail.store.manifest import read_model, write_model
 from longtail.store.shards import topk_in_shards
-from longtail.store.updating import LabelIds, check_ids, labels_to_learn, replaced_rows, widened
+from longtail.store.updating import LabelIds, check_ids, labels_to_learn, replaced_rows, unknown_rejections, widened
 
 
 @dataclass(eq=False)
@@ -359,27 +359,27 @@ class Model:
         if self.label_names is not None and len(set(self.label_names)) < len(self.label_names):
             raise InputError("Two labels of the model have the same name, so rows can't be matched: train it anew.")
         check_ids(rows)
-        ids = LabelIds(self.label_names, self.n_labels)
+        given, ids = self.rows(rows), LabelIds(self.label_names, self.n_labels)
         places = [] if train is None else replaced_rows(train, rows)
         gone = [row for found in places for row in found]
         earlier = train if train is None or not gone else train.take(np.setdiff1d(np.arange(train.n_rows), gone))
         learned = labels_to_learn(rows, ids, train, places, lambda some: self.learner.predict(self.rows(some)))
         matched = [learned, *(() if earlier is None else (ids.of(earlier),))]
         labels = [widened(Y, ids.n_labels) for Y in matched]
-        n_new = ids.n_labels - self.n_labels
+        unheard, n_new = unknown_rejections(rows, ids), ids.n_labels - self.n_labels
         if n_new and isinstance(self.propensity, GivenPropensity):
             raise InputError("The propensities were given label by label, and new labels have none: train it anew.")
         before = None if earlier is None else (self.rows(earlier), labels[1])
         counts = self.label_counts
-        self.learner = copy.copy(self.learner).update(self.rows(rows), labels[0], train=before)
+        self.learner = copy.copy(self.learner).update(given, labels[0], train=before)
         forgotten = int(np.count_nonzero((counts > 0) & (self.label_counts[: len(counts)] == 0)))
         if self.label_names is not None:
             self.label_names = [*self.label_names, *ids.new_names]
         if self.calibration is not None:
             self.calibration = self.calibration.with_labels(self.n_labels)
         replaced = 0 if train is None or earlier is None else train.n_rows - earlier.n_rows
-        done = {"rows": rows.n_rows, "replaced": replaced, "new_labels": n_new, "forgotten_labels": forgotten}
-        done["with_training_rows"] = train is not None
+        done: dict[str, Any] = {"rows": rows.n_rows, "replaced": replaced, "new_labels": n_new}
+        done |= {"forgotten_labels": forgotten, "unknown_rejections": unheard, "with_training_rows": train is not None}
         sizes = {"rows": self.n_rows, "labels": self.n_labels}
         self.training = {**self.training, **sizes, "updates": [*self.training.get("updates", []), done]}
         return self

@@ -27,6 +27,11 @@ class LabelIds:
         self._ids = None if names is None else {name: number for number, name in enumerate(names)}
 
     @property
+    def named(self) -> bool:
+        """Whether the labels have names."""
+        return self._ids is not None
+
+    @property
     def n_labels(self) -> int:
         """Labels so far."""
         return self._n_labels if self._ids is None else len(self._ids)
@@ -81,6 +86,14 @@ def check_ids(rows: Dataset) -> None:
         if name in seen:
             raise InputError(f"Two of the rows have the id {name!r}: leave one of them.")
         seen.add(name)
+
+
+def unknown_rejections(rows: Dataset, ids: LabelIds) -> list[str]:
+    """Names that rows reject and no label has, each once: most likely a slip of the pen."""
+    rejected = dict.fromkeys(name for names in rows.rejected or () for name in names)
+    if rejected and not ids.named:
+        raise InputError("The model's labels have no names, so what rows reject can't be matched: leave it out.")
+    return [name for name in rejected if ids.id_of(name) is None]
 
 
 def labels_to_learn(

@@ -104,6 +104,20 @@ def test_a_server_that_is_gone_and_comes_back(browser, models):
             expect(alert).to_have_count(0)
 
 
+def test_goes_on_by_itself_when_the_server_is_back(browser, models):
+    port, served = free_port(), {"tags": models["tags"]}
+    first = Server(served, port=port)
+    with first, Visit(browser, first) as visit:
+        visit.write(TEXT)
+        first.stop()
+        visit.page.fill("#text", OTHER)
+        alert = visit.page.get_by_role("alert")
+        expect(alert).to_contain_text("The page goes on by itself")
+        with Server(served, port=port):
+            expect(visit.page.locator("#results-0 .result")).to_have_count(10, timeout=30_000)
+            expect(alert).to_have_count(0)
+
+
 def test_asks_for_a_key_and_keeps_it_in_the_tab(browser, models):
     with Server({"tags": models["tags"]}, keys=["correct-horse"]) as locked, Visit(browser, locked) as visit:
         page = visit.page

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from longtail.app.cli.console import give, give_json, guarded, note, step
 from longtail.errors import InputError
+
+if TYPE_CHECKING:
+    from longtail.corpus import Dataset
+    from longtail.store import Model
 
 
 @guarded
@@ -53,7 +57,7 @@ def update(
         loaded = Model.load(model, verify=True)
         with show_progress():
             with step(f"reading {rows}"):
-                dataset = load(rows, label_names=loaded.label_names, corrections=True)
+                dataset = _rows_for(loaded, rows)
             if not dataset.Y.nnz and dataset.rejected is None:
                 raise InputError("has no labels: there is nothing to learn.", path=rows)
             earlier = None
@@ -78,16 +82,37 @@ def update(
             without_threads(loaded.learner)
             loaded.save(target)
     done = loaded.training["updates"][-1]
+    unheard = done["unknown_rejections"]
+    if unheard:
+        more = f" and {len(unheard) - 3:,} more" if len(unheard) > 3 else ""
+        names = ", ".join(map(repr, unheard[:3]))
+        note(f"Rejected, but no label of the model: {names}{more}. Such names change nothing.")
     if as_json:
         give_json({"seconds": seconds, **done, "all_rows": loaded.n_rows, "all_labels": loaded.n_labels})
         note(f"Saved to {target}.")
         return
     replaced = f", {done['replaced']:,} of them in place of earlier ones" if done["replaced"] else ""
+    learned = f"{done['rows']:,} row{'s' * (done['rows'] != 1)}"
     new = f" {done['new_labels']:,} new label{'s' * (done['new_labels'] > 1)}." if done["new_labels"] else ""
     if done["forgotten_labels"]:
         new += f" {done['forgotten_labels']:,} label{'s' * (done['forgotten_labels'] > 1)} without a row forgotten."
     times = len(loaded.training["updates"])
     give(
-        f"Learned from {done['rows']:,} rows{replaced} in {seconds:,.1f} s.{new}\n"
+        f"Learned from {learned}{replaced} in {seconds:,.1f} s.{new}\n"
         f"Saved to {target}: {loaded.n_rows:,} rows and {loaded.n_labels:,} labels, update {times}."
     )
+
+
+def _rows_for(model: Model, rows: str) -> Dataset:
+    """Read new rows; that they are features and the model takes texts, or the other way, is said first."""
+    from longtail.corpus import load
+
+    try:
+        return load(rows, label_names=model.label_names, corrections=True)
+    except InputError as error:
+        try:
+            found = load(rows, corrections=True)
+        except InputError:
+            raise error from None
+        model.rows(found)
+        raise

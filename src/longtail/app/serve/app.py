@@ -19,7 +19,7 @@ from longtail.app.serve.asking import describe_label, find_labels
 from longtail.app.serve.guard import CODE, HEALTH, Guard, Headers
 from longtail.app.serve.metrics import CONTENT_TYPE
 from longtail.app.serve.pages import PageFile, page_files
-from longtail.app.serve.problems import Problem, as_problem, documented
+from longtail.app.serve.problems import Problem, as_problem, documented, said_of
 from longtail.app.serve.schemas import (
     EXAMPLES,
     ErrorAnswer,
@@ -111,7 +111,7 @@ def _as_problem(error: Exception) -> Problem:
     if isinstance(error, RequestValidationError):
         first = error.errors()[0]
         place = ".".join(str(step) for step in first["loc"][1:])
-        return Problem("invalid", f"{place}: {first['msg']}.")
+        return Problem("invalid", f"{place} {said_of(first)}.")
     if isinstance(error, HTTPException):
         if error.status_code == 405:
             return Problem(

@@ -16,7 +16,7 @@ from longtail.app.serve.explaining import Wish, explain_row
 from longtail.app.serve.labels import GROUPS
 from longtail.app.serve.models import Registry, Served
 from longtail.app.serve.numbers import shortened
-from longtail.app.serve.problems import Problem
+from longtail.app.serve.problems import Problem, said_of
 from longtail.app.serve.schemas import PredictRequest, SparseRow
 from longtail.app.serve.settings import Limits
 
@@ -128,12 +128,16 @@ def read_request(body: bytes) -> PredictRequest:
     try:
         return PredictRequest.model_validate_json(body)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-        said = first["msg"] if len(first["msg"]) <= _SHOWN else first["msg"][:_SHOWN] + "..."
+        first = error.errors(include_url=False, include_input=False)[0]
+        said = said_of(first)
+        said = said if len(said) <= _SHOWN else said[:_SHOWN] + "..."
         if first["type"] == "json_invalid":
             raise Problem("invalid_json", f"The body is not valid JSON: {said}.") from None
-        place = ".".join(str(step) for step in first["loc"][:4])[:_SHOWN]
-        raise Problem("invalid", f"{place or 'The body'}: {said}.") from None
+        place = first["loc"]
+        if place[:1] in (("only",), ("exclude",)) and len(place) > 2:  # neither of the two kinds that a label may have
+            place, said = place[:2], "must be a label's id or name"
+        named = ".".join(map(str, place[:4]))[:_SHOWN]
+        raise Problem("invalid", f"{named or 'The body'} {said}.") from None
 
 
 def _limit(said: str, size: int, most: int, code: str = "too_large") -> None:

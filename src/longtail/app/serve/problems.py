@@ -76,6 +76,49 @@ def as_problem(error: BaseException) -> Problem:
     return Problem("internal", "This is a fault of the server: its log says more.")
 
 
+_SAID = {
+    "missing": "is missing",
+    "extra_forbidden": "is not known",
+    "string_type": "must be a text",
+    "int_type": "must be a whole number",
+    "int_parsing": "must be a whole number",
+    "int_from_float": "must be a whole number",
+    "int_parsing_size": "is too large a number",
+    "float_type": "must be a number",
+    "float_parsing": "must be a number",
+    "finite_number": "must be a finite number",
+    "bool_type": "must be true or false",
+    "bool_parsing": "must be true or false",
+    "list_type": "must be a list",
+    "model_type": "must be an object",
+    "model_attributes_type": "must be an object",
+    "dict_type": "must be an object",
+    "greater_than_equal": "must be at least {ge:,}",
+    "less_than_equal": "must be at most {le:,}",
+    "string_too_long": "must have at most {max_length:,} characters",
+    "string_too_short": "must have at least {min_length:,} characters",
+    "string_unicode": "must be valid Unicode",
+    "string_pattern_mismatch": "must match {pattern}",
+    "too_short": "must hold at least {min_length:,}",
+    "too_long": "must hold at most {max_length:,}",
+    "literal_error": "must be {expected}",
+}
+"""What a check of pydantic says, in this project's words."""
+
+
+def said_of(error: Mapping[str, Any]) -> str:
+    """What is wrong with an input, by one entry of a validation error.
+
+    Examples
+    --------
+    >>> said_of({"type": "greater_than_equal", "loc": ("k",), "msg": "...", "ctx": {"ge": 1}})
+    'must be at least 1'
+    """
+    known, bounds = _SAID.get(error["type"]), error.get("ctx", {})
+    whole = {name: int(bound) if bound in (0.0, 1.0) else bound for name, bound in bounds.items()}
+    return str(error["msg"]) if known is None else known.format(**whole)
+
+
 def documented(*codes: str) -> dict[int | str, dict[str, Any]]:
     """Describe answers with these codes for the OpenAPI description.
 

@@ -63,7 +63,7 @@ async function send(path, { body, query, signal }, key) {
   } catch (error) {
     if (isStale(error)) throw error;
     if (slow.aborted) throw new ApiError(0, "slow", "The server did not answer within 30 seconds.");
-    throw new ApiError(0, "unreachable", "The server can’t be reached. Is it still running?");
+    throw new ApiError(0, "unreachable", "The server can’t be reached. The page goes on by itself when it answers again.");
   }
 }
 

@@ -21,6 +21,8 @@ export function isStale(error) {
   return error instanceof DOMException && error.name === "AbortError";
 }
 
+const PAUSE = 3000;
+
 /** Statuses after which the same question may be answered: none came, no key was given, or the server was busy. */
 const PASSING = [0, 401, 429, 503, 504];
 
@@ -34,10 +36,28 @@ export function problem(error, again) {
   if (!(error instanceof ApiError)) console.error(error);
   const canPass = error instanceof ApiError && PASSING.includes(error.status);
   const message = error instanceof ApiError ? error.message : "Something went wrong on this page.";
-  return el(
+  const shown = el(
     "div",
     { class: "notice problem", role: "alert" },
     el("p", { text: message }),
     canPass ? el("button", { type: "button", text: "Try again", on: { click: again } }) : null,
   );
+  if (error instanceof ApiError && error.code === "unreachable") whenBack(shown, again);
+  return shown;
+}
+
+/**
+ * Try again by itself once the server answers, for as long as the sentence is on the page.
+ *
+ * @param {HTMLElement} shown
+ * @param {() => void} again
+ */
+function whenBack(shown, again) {
+  setTimeout(async () => {
+    if (!shown.isConnected) return;
+    const isBack = await fetch("/healthz", { signal: AbortSignal.timeout(PAUSE) }).then((response) => response.ok, () => false);
+    if (!shown.isConnected) return;
+    if (isBack) again();
+    else whenBack(shown, again);
+  }, PAUSE);
 }
