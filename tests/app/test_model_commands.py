@@ -8,6 +8,7 @@ from typer.testing import CliRunner
 
 from longtail import Model, OneVsRest
 from longtail.app.cli.program import program
+from longtail.engine import memory
 from longtail.learners.linear import training
 from longtail.store import files
 
@@ -140,6 +141,21 @@ def test_a_memory_limit_that_prediction_cant_keep_is_refused(model, texts, tmp_p
     assert done.exit_code == 2
     assert "--memory-limit leaves no room" in done.stderr
     assert not (tmp_path / "out.txt").exists()
+
+
+def test_a_limit_that_training_has_passed_is_told(texts, tmp_path, monkeypatch):
+    done = run("train", "dismec", texts, "--out", tmp_path / "model", "--memory-limit", "900GB")
+    assert (done.exit_code, "was passed" in done.stderr) == (0, False)
+
+    class Passed(memory.MemoryWatch):
+        def __exit__(self, *error):
+            super().__exit__(*error)
+            self.peak = 10**12
+
+    monkeypatch.setattr(memory, "MemoryWatch", Passed)
+    done = run("train", "dismec", texts, "--out", tmp_path / "model", "--memory-limit", "900GB")
+    assert done.exit_code == 0
+    assert "The memory limit of 900GB was passed: 1,000,000 MB were held" in " ".join(done.stderr.split())
 
 
 def test_estimate_before_training(texts):

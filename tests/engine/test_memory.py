@@ -3,7 +3,16 @@ import time
 import numpy as np
 import pytest
 
-from longtail.engine.memory import MemoryWatch, memory_in_use, parse_memory, peak_memory, resident_memory
+from longtail.engine.memory import (
+    MemoryWatch,
+    affordable_threads,
+    check_room,
+    memory_in_use,
+    parse_memory,
+    peak_memory,
+    resident_memory,
+    watched_command,
+)
 from longtail.errors import ParameterError
 
 
@@ -40,3 +49,20 @@ def test_freed_memory_does_not_count_as_in_use():
     before = resident_memory()
     assert memory_in_use() < before - 50_000_000
     assert last.all()
+
+
+@pytest.mark.parametrize(
+    "begin",
+    [lambda limit: affordable_threads(1, 1000, limit, "a block"), lambda limit: check_room(limit, 1000, "it", "rows")],
+)
+def test_a_limit_that_was_passed_before_training_is_refused_once(begin):
+    with watched_command() as watch:
+        watch.peak = 10**12
+        with pytest.raises(
+            ParameterError, match=r"before training began.* took 1,000,000 MB; raise it to at least 1000020MB"
+        ):
+            begin("900GB")
+        begin("900GB")  # what a level of a tree leaves behind is no reason to throw the next away
+        with pytest.raises(ParameterError, match=r"leaves no room.* at least 1000020MB"):
+            begin("1MB")
+    begin("900GB")

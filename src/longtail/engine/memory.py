@@ -8,6 +8,8 @@ import os
 import re
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Self
 
@@ -98,6 +100,7 @@ def affordable_threads(
     engine = current_engine()
     if engine is not None and engine.is_own:
         raise limit_of_a_cluster("memory_limit", memory_limit)
+    _check_before(memory_limit)
     used = memory_in_use()
     affordable = min(threads, (parse_memory(memory_limit) - used) // each)
     if affordable < 1:
@@ -121,8 +124,29 @@ def no_room(memory_limit: int | str, used: int, need: str, enough: int, fewer: s
         "memory_limit",
         memory_limit,
         f"leaves no room: {used / 1e6:,.0f} MB are in use, and {need}; raise it to at least "
-        f"{math.ceil((enough + _SPARE) / 1e7) * 10}MB, or train with fewer {fewer}",
+        f"{_advised(enough)}, or train with fewer {fewer}",
     )
+
+
+def _advised(enough: int) -> str:
+    """A limit that is enough for what is to come, and for what a command has held already."""
+    most = max(enough, 0 if _command is None else _command.peak)
+    return f"{math.ceil((most + _SPARE) / 1e7) * 10}MB"
+
+
+def _check_before(memory_limit: int | str) -> None:
+    """Refuse to begin with training where the command has passed its limit by then."""
+    global _begun
+    if _command is not None and not _begun:
+        _begun = True
+        if _command.peak > parse_memory(memory_limit):
+            raise ParameterError(
+                "memory_limit",
+                memory_limit,
+                f"was passed before training began: reading and preparing the rows took {_command.peak / 1e6:,.0f} MB; "
+                f"raise it to at least {_advised(0)}, give fewer rows, or their features as longtail data convert "
+                "writes them into a directory",
+            )
 
 
 def check_room(memory_limit: int | str | None, need: int, what: str, fewer: str) -> None:
@@ -140,6 +164,7 @@ def check_room(memory_limit: int | str | None, need: int, what: str, fewer: str)
     """
     used = memory_in_use()
     if memory_limit is not None:
+        _check_before(memory_limit)
         if used + need > parse_memory(memory_limit):
             raise no_room(memory_limit, used, f"{what} takes {need / 1e6:,.0f} MB", used + need, fewer)
         return
@@ -189,3 +214,19 @@ class MemoryWatch:
     def _watch(self) -> None:
         while not self._ended.wait(self._interval):
             self.peak = max(self.peak, resident_memory())
+
+
+_command: MemoryWatch | None = None  # that of the command which runs
+_begun = False  # with what has a limit
+
+
+@contextmanager
+def watched_command() -> Iterator[MemoryWatch]:
+    """Watch a command from its beginning: a limit that reading and preparing rows has passed is refused later."""
+    global _command, _begun
+    with MemoryWatch(0.02) as watch:
+        _command, _begun = watch, False
+        try:
+            yield watch
+        finally:
+            _command = None

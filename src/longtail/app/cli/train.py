@@ -76,9 +76,7 @@ def train(
     seed: Annotated[int, typer.Option(min=0, help="Seed of everything random.")] = 0,
     memory_limit: Annotated[
         str | None,
-        typer.Option(
-            metavar="SIZE", help="Memory for the training of blocks, such as 2GB: fewer threads, or a refusal."
-        ),
+        typer.Option(metavar="SIZE", help="Memory to hold at most, such as 2GB: fewer threads, or a refusal."),
     ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on from what an interrupted run with the same arguments finished.")
@@ -90,6 +88,7 @@ def train(
     unfinished = out.resolve().with_name(out.resolve().name + ".unfinished")
     with step("preparing", outcome=lambda: _outcome(unfinished, resume)), ExitStack() as scope:
         from longtail.corpus import load
+        from longtail.engine.memory import parse_memory, peak_memory, watched_command
         from longtail.engine.progress import show_progress
         from longtail.engine.spool import holds_blocks_only, resumable
         from longtail.store import Model
@@ -106,6 +105,7 @@ def train(
         if is_first():
             check_target(out)
         scope.enter_context(on_cluster(cluster, threads, memory_limit))
+        watch = None if memory_limit is None else scope.enter_context(watched_command())
         with show_progress(is_first()), step(f"reading {train}"):
             dataset = load(train)
         if not dataset.Y.nnz:
@@ -143,8 +143,8 @@ def train(
                     recipe=recipe,
                     training={**figures, "data": dataset.name},
                 ).save(out)
-    from longtail.engine.memory import peak_memory
-
+    if watch is not None and memory_limit is not None and watch.peak > parse_memory(memory_limit):
+        note(f"The memory limit of {memory_limit} was passed: {watch.peak / 1e6:,.0f} MB were held at the peak.")
     figures["peak_memory_mb"] = round(peak_memory() / 1e6, 1)
     figures["model_mb"] = round(sum(file.stat().st_size for file in out.iterdir()) / 1e6, 3)
     if as_json:
