@@ -201,6 +201,10 @@ def test_an_interrupted_run_is_resumed(tmp_path, monkeypatch):
     stopped = run(*arguments, tmp_path / "model")
     assert stopped.exit_code == 130
     assert "No model was written. Add --resume" in stopped.stderr
+    again = run(*arguments, tmp_path / "model", "--resume")
+    assert again.exit_code == 130
+    for one in (stopped, again):
+        assert "192 of 200 labels were done" in " ".join(one.stderr.split()), "those of an earlier run too"
     monkeypatch.setattr(training.BlockTrainer, "solve", lambda *args: solved.append(args[2]) or solve(*args))
     other = run(*arguments, tmp_path / "model", "--resume", "--set", "regularisation=2")
     assert other.exit_code == 2

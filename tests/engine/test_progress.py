@@ -28,8 +28,7 @@ def test_a_line_a_minute(capsys, clock):
 
 
 def test_what_was_done_before_says_nothing_about_the_speed(capsys, clock):
-    with show_progress(), progress_bar("training", 1000, "rows") as advance:
-        advance(900)
+    with show_progress(), progress_bar("training", 1000, "rows", 900) as advance:
         clock[0] += 60
         advance(50)
     assert capsys.readouterr().err == "training: 950 of 1,000 rows, 60 s left\n"

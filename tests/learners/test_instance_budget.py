@@ -128,7 +128,7 @@ def test_a_limit_changes_the_threads_and_nothing_else(monkeypatch, forest):
     monkeypatch.setattr(
         training.TreeTrainer,
         "grow",
-        lambda self, numbers, threads: (used.append(threads), grow(self, numbers, threads))[1],
+        lambda self, numbers, threads, done: (used.append(threads), grow(self, numbers, threads, done))[1],
     )
     monkeypatch.setattr("longtail.engine.memory.resident_memory", lambda: 10**9)
     room = InstanceForest(**SMALL)._trainer(X, Y).thread_bytes

@@ -55,6 +55,7 @@ def run_blocks(
     description: str = "working",
     unit: str = "blocks",
     size: Callable[[Block], int] | None = None,
+    done: int = 0,
 ) -> Generator[Result]:
     """Run ``work(block, stop)`` for every block and yield the results in the order of the blocks.
 
@@ -75,6 +76,8 @@ def run_blocks(
         For the progress bar.
     size : callable, optional
         Steps of the progress bar that a block is worth, 1 by default.
+    done : int
+        Steps that an earlier run had done, for the progress bar and the sentence about a stop.
 
     Raises
     ------
@@ -88,8 +91,8 @@ def run_blocks(
     """
     count, engine = thread_count(threads), current_engine() if isinstance(work, Portable) else None
     steps = [size(block) if size else 1 for block in blocks]
-    done = 0  # steps
-    with progress_bar(description, sum(steps), unit) as advance:
+    total = done + sum(steps)
+    with progress_bar(description, total, unit, done) as advance:
 
         def finished(index: int) -> None:
             nonlocal done
@@ -103,7 +106,7 @@ def run_blocks(
         try:
             yield from results
         except KeyboardInterrupt:
-            raise _interrupted(description, done, sum(steps), unit) from None
+            raise _interrupted(description, done, total, unit) from None
         finally:
             results.close()
 

@@ -41,7 +41,7 @@ def show_progress(visible: bool = True) -> Iterator[None]:
 
 
 @contextmanager
-def progress_bar(description: str, total: int, unit: str = "") -> Iterator[Advance]:
+def progress_bar(description: str, total: int, unit: str = "", done: int = 0) -> Iterator[Advance]:
     """Give a function that advances a bar by a number of steps; it does nothing while bars are off.
 
     Parameters
@@ -52,12 +52,14 @@ def progress_bar(description: str, total: int, unit: str = "") -> Iterator[Advan
         Number of steps.
     unit : str
         What a step is, in the plural.
+    done : int
+        Steps that an earlier run had done; they say nothing about the speed.
     """
     if not _visible.get() or total == 0:
         yield _silent
         return
     if not sys.stderr.isatty():
-        yield _Lines(description, total, unit)
+        yield _Lines(description, total, unit, done)
         return
     from rich.console import Console
     from rich.progress import (
@@ -79,7 +81,7 @@ def progress_bar(description: str, total: int, unit: str = "") -> Iterator[Advan
         TextColumn("{task.fields[remark]}"),
     )
     with Progress(*columns, console=Console(stderr=True), expand=False) as bar:
-        task = bar.add_task(description, total=total, remark="")
+        task = bar.add_task(description, total=total, completed=done, remark="")
 
         def advance(steps: int, remark: str = "") -> None:
             bar.advance(task, steps)
@@ -96,15 +98,13 @@ def _silent(steps: int, remark: str = "") -> None:
 class _Lines:
     """A line now and then."""
 
-    def __init__(self, description: str, total: int, unit: str) -> None:
+    def __init__(self, description: str, total: int, unit: str, done: int = 0) -> None:
         self._description, self._total, self._unit = description, total, unit
-        self._done = self._first = 0
+        self._done = self._first = done
         self._begin = self._last = time.monotonic()
 
     def __call__(self, steps: int, remark: str = "") -> None:
         now = time.monotonic()
-        if not self._done and now - self._begin < 1:  # what an earlier run had done says nothing about the speed
-            self._first = steps
         self._done += steps
         if now - self._last < _LINE_EVERY:
             return

@@ -106,8 +106,8 @@ def run(
     def keep() -> None:
         checkpoint.save(_saved(state, window, best, best_at, history, begun))
 
-    with progress_bar("training", passes * trainer.batches, "steps") as advance:
-        advance(len(history) * trainer.batches + begun.within.done)
+    done = len(history) * trainer.batches + begun.within.done
+    with progress_bar("training", passes * trainer.batches, "steps", done) as advance:
         try:
             while len(history) < passes and not (best is not None and len(history) - 1 - best_at >= patience):
                 with held_signals(checkpoint.is_kept) as signals:

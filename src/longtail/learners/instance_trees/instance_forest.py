@@ -245,7 +245,7 @@ class InstanceForest(Learner):
         threads = affordable_threads(thread_count(self.threads), trainer.thread_bytes, self.memory_limit, "a tree")
         with BlockSpool(trainer.fingerprint(first) if is_resumable() else None) as spool:
             try:
-                with closing(trainer.grow(range(first + len(spool), first + count), threads)) as trees:
+                with closing(trainer.grow(range(first + len(spool), first + count), threads, len(spool))) as trees:
                     spool.append_all(trees)
             except Interrupted as error:  # which counts the trees of this run alone, and those that are not kept
                 error.args = (f"Stopped while growing trees: {len(spool):,} of {count:,} trees were done.",)

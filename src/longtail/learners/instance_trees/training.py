@@ -70,11 +70,11 @@ class TreeTrainer:
         self._relevance = Relevance(Y.indptr, Y.indices, gains, inverse)
         self._of_thread = threading.local()
 
-    def grow(self, numbers: range, threads: int) -> Generator[GrownTree]:
-        """Grow the trees with these numbers, in their order."""
+    def grow(self, numbers: range, threads: int, done: int = 0) -> Generator[GrownTree]:
+        """Grow the trees with these numbers, in their order; an earlier run has grown some before them."""
         try:
             work = Portable(self, "grow_one")
-            yield from run_blocks(work, numbers, threads=threads, description="growing trees", unit="trees")
+            yield from run_blocks(work, numbers, threads=threads, description="growing trees", unit="trees", done=done)
         finally:
             self._of_thread = threading.local()  # the threads are gone, their memory may go too
 

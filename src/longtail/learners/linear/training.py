@@ -127,6 +127,7 @@ class BlockTrainer:
                 description="training labels",
                 unit="labels",
                 size=lambda block: len(blocks[block]),
+                done=sum(map(len, blocks[:first])),
             )
         finally:
             self.release()

@@ -75,10 +75,10 @@ def fit_network(
     if state.step < trainer.steps:
         trainer.prepare()
     every = max(1, trainer.steps_a_pass // plan.checks)
-    n_rows = len(trainer.rows)
     last_saved = time.monotonic()
-    with progress_bar(description, trainer.settings.passes * n_rows, "rows") as advance:
-        advance(min(state.step * trainer.settings.batch, trainer.settings.passes * n_rows))
+    all_rows = trainer.settings.passes * len(trainer.rows)
+    done = min(state.step * trainer.settings.batch, all_rows)
+    with progress_bar(description, all_rows, "rows", done) as advance:
         try:
             if trainer.Y.nnz and not _is_over(state, plan, trainer.steps):
                 with closing(_kept_when_stopped(trainer.run(state.step), checkpoint, state, trainer)) as steps:
