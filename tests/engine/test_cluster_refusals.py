@@ -4,6 +4,7 @@ import socket
 import subprocess
 import sys
 import threading
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -119,6 +120,22 @@ class TestRefusals:
     )
     def test_why_a_cluster_cant_be_joined(self, said, told):
         assert told in str(engine_cluster._unreachable("host:6379", RuntimeError(said)))
+
+
+def test_a_cluster_without_a_core_is_given_up_after_a_minute(monkeypatch):
+    now, resources = [1000.0], {"CPU": 2.0}
+    monkeypatch.setattr(engine_cluster, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    cluster = object.__new__(engine_cluster.RayCluster)
+    cluster._ray = SimpleNamespace(cluster_resources=lambda: resources)
+    cluster._cpus, cluster._looked, cluster._last_seen = 0, 0.0, now[0]
+    assert cluster.cpus == 2
+    for seconds, cores, seen in ((59, None, 1), (3, 1.0, 1), (59, None, 1)):
+        now[0] += seconds
+        resources.update(CPU=cores) if cores else resources.clear()
+        assert cluster.cpus == seen
+    now[0] += 3
+    with pytest.raises(InputError, match="has had no core for 60 s: start a node, then resume"):
+        _ = cluster.cpus
 
 
 def test_arrays_are_exchanged_wherever_they_are():
