@@ -185,7 +185,9 @@ def encoder_named(name: str) -> Encoder:
     """
     kinds: dict[str, type[Encoder]] = {"minilm": Pretrained, "bilstm": BiLSTM, "cnn": CNN, "word-bag": WordBag}
     if name not in kinds:
-        raise ParameterError("encoder", name, f"must be one of {', '.join(kinds)}")
+        raise ParameterError(
+            "encoder", name, f"must be one of {', '.join(kinds)}; encoder.name takes any other pretrained one"
+        )
     return kinds[name]()
 
 
