@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import pytest
 from typer.testing import CliRunner
@@ -88,6 +89,24 @@ def test_eight_bits(model, rows, tmp_path):
     assert abs(figures["P@1"]["after"] - figures["P@1"]["before"]) < 20
     told = run("quantise", model, "--out", tmp_path / "other", "--on", rows)
     assert "P@1:" in told.output
+    for small, out, reason in (
+        (tmp_path / "small", tmp_path / "again", "has weights of eight bits already"),
+        (model, model, "is the model itself"),
+    ):
+        refused = run("quantise", small, "--out", out)
+        assert (refused.exit_code, reason in " ".join(refused.stderr.split())) == (2, True), refused.stderr
+
+
+def test_a_blend_is_taken_apart_first(model, rows, tmp_path):
+    other = shutil.copytree(model, tmp_path / "other")
+    assert run("blend", model, other, "--on", rows, "--weights", "1,1", "--out", tmp_path / "both").exit_code == 0
+    for command in (["quantise", tmp_path / "both", "--out", tmp_path / "q"], ["export", tmp_path / "both", "x.onnx"]):
+        done = run(*command)
+        assert done.exit_code == 2
+        assert "is a blend: do this with its networks" in " ".join(done.stderr.split())
+    late = run("update", tmp_path / "both", rows)
+    assert late.exit_code == 2
+    assert "Blend can't learn from rows that come later" in " ".join(late.stderr.split())
 
 
 def test_onnx(model, tmp_path):
@@ -102,11 +121,15 @@ def test_other_models_have_no_networks(rows, tmp_path):
     assert run("train", "popularity", rows, "--out", tmp_path / "plain").exit_code == 0
     for command in (
         ["quantise", tmp_path / "plain", "--out", tmp_path / "q"],
-        ["export", tmp_path / "plain", tmp_path / "x"],
+        ["export", tmp_path / "plain", tmp_path / "x.onnx"],
     ):
         done = run(*command)
         assert done.exit_code == 2
         assert "has no networks" in done.output
+    precious = tmp_path / "rows.jsonl"
+    precious.write_text("{}")
+    assert "must end in .onnx" in run("export", tmp_path / "plain", precious).stderr
+    assert precious.read_text() == "{}"
 
 
 def test_features_are_no_texts(tmp_path):
@@ -142,5 +165,10 @@ def test_word_vectors(tmp_path, rows):
     done = run("train", "xml-cnn", rows, "--out", tmp_path / "m", *SMALL, "--set", vectors)
     assert done.exit_code == 0, done.output
     assert run("data", "vectors", tmp_path / "nowhere", tmp_path / "x.npz").exit_code == 2
+    before = (tmp_path / "glove.txt").read_text()
+    assert "must end in .npz" in run("data", "vectors", tmp_path / "glove.txt", tmp_path / "glove.txt").stderr
+    assert (tmp_path / "glove.txt").read_text() == before
+    same = run("data", "vectors", tmp_path / "glove.npz", tmp_path / "glove.npz")
+    assert "is both what to read and what to write" in " ".join(same.stderr.split())
     wrong = run("train", "xml-cnn", rows, "--out", tmp_path / "n", "--set", "encoder.vectors=nowhere.npz")
     assert wrong.exit_code == 2

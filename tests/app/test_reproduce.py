@@ -282,6 +282,9 @@ def test_what_has_not_run_is_named_where_nothing_is_to_be_trained(place, tmp_pat
     assert known.failed == {job: "has not been run"}
     assert set(Runner(tmp_path / "kept", threads=1).run([job], lambda name: None)) == {job}
     assert set(Runner(tmp_path / "kept", threads=1, known_only=True).run([job], lambda name: None)) == {job}
+    others = Runner(tmp_path / "kept", threads=2, known_only=True)
+    assert others.run([job], lambda name: None) == {}
+    assert others.failed == {job: "has been run with --threads 1 only"}
 
 
 def test_other_data_gives_other_keys(place, tmp_path):

@@ -164,7 +164,10 @@ def test_features_for_a_model_of_texts_are_told_as_such(files, tmp_path):
     late.write_text("1 5 3\n0 0:1.0 4:2.0\n")
     done = run("update", files / "model", late, "--out", tmp_path / "new")
     assert done.exit_code == 2, done.output
-    assert "takes texts, and the data set has features only" in " ".join(done.stderr.split())
+    assert "late.txt: The model takes texts, and the data set has features only" in " ".join(done.stderr.split())
+    row = lines(tmp_path / "row.jsonl", {"text": "a red ship", "labels": ["ship"]})
+    done = run("update", files / "model", row, "--train", late, "--out", tmp_path / "new")
+    assert "late.txt: The model takes texts" in " ".join(done.stderr.split())
 
 
 def test_a_row_that_only_rejects_has_what_the_model_decides_besides(three):

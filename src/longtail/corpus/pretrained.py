@@ -35,7 +35,9 @@ def place_of(name: str) -> str:
     """
     packaged = _PACKAGED.get(name)
     if packaged is None:
-        return name
+        if name.startswith(("/", "./", "../", "~")) and not Path(name).expanduser().is_dir():
+            raise InputError("is no directory: give one with the files of an encoder.", path=name)
+        return str(Path(name).expanduser()) if name.startswith("~") else name
     found = find_spec(packaged.package)
     if found is None or found.origin is None:
         return packaged.hub

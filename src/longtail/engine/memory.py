@@ -144,8 +144,8 @@ def _check_before(memory_limit: int | str) -> None:
                 "memory_limit",
                 memory_limit,
                 f"was passed before training began: reading and preparing the rows took {_command.peak / 1e6:,.0f} MB; "
-                f"raise it to at least {_advised(0)}, give fewer rows, or their features as longtail data convert "
-                "writes them into a directory",
+                f"raise it to at least {_advised(0)}, or give fewer rows; rows of features can stay on disk (longtail "
+                "data convert)",
             )
 
 

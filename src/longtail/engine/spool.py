@@ -309,6 +309,7 @@ class BlockSpool:
 def other_training(path: Path) -> InputError:
     """Refusal to go on from what doesn't belong to this training."""
     return InputError(
-        "holds blocks of another training (other data, parameters or version of longtail): remove it to start anew.",
+        "is of another training (other data, parameters or version of longtail): to start anew, leave --resume out, or "
+        "remove it.",
         path=path,
     )

@@ -106,6 +106,8 @@ class Learner(BaseEstimator):
         """
         check_is_fitted(self, "n_labels_")
         self._check_parameters()
+        if type(self)._update is Learner._update:
+            raise self._no_more()
         rows, labels = self._check_more(X, Y)
         if rows.shape[0] == 0:
             raise InputError("X has no rows: there is nothing to learn from.")
@@ -223,7 +225,10 @@ class Learner(BaseEstimator):
 
     def _update(self, more: MoreRows) -> None:
         """Learn from more rows; what is counted is set afterwards."""
-        raise InputError(f"{type(self).__name__} can't learn from rows that come later: train it anew on all rows.")
+        raise self._no_more()
+
+    def _no_more(self) -> InputError:
+        return InputError(f"{type(self).__name__} can't learn from rows that come later: train it anew on all rows.")
 
     def _learn_more(self, more: MoreRows) -> None:
         with self._whole_or_unchanged():

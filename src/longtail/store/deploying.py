@@ -8,7 +8,7 @@ from os import PathLike
 from typing import Any
 
 from longtail.errors import InputError
-from longtail.learners import Learner, NeuralClassifier
+from longtail.learners import Blend, Learner, NeuralClassifier
 from longtail.store.model import Model
 
 
@@ -18,9 +18,10 @@ def quantised(model: Model) -> Model:
     Raises
     ------
     InputError
-        When the model has no networks.
+        When the model has no networks, or they have such weights already.
     """
-    _network_of(model)
+    if _network_of(model).precision_ == "int8":
+        raise InputError("The model has weights of eight bits already.")
     return replace(model, learner=_copied(model.learner))
 
 
@@ -49,4 +50,6 @@ def _network_of(model: Model) -> NeuralClassifier:
         if isinstance(part, NeuralClassifier):
             return part
         waiting += [inner for name, inner in vars(part).items() if isinstance(inner, Learner) and name.endswith("_")]
+    if isinstance(model.learner, Blend):
+        raise InputError("The model is a blend: do this with its networks, one by one, before they are blended.")
     raise InputError("The model has no networks: this is for models of recipes such as xgrank.")

@@ -292,5 +292,28 @@ def test_an_untrained_head_of_probabilities_says_how_frequent_labels_are(cluster
         found = made.log_odds(encoded, torch.arange(6)).sigmoid()[0].numpy()
     share = (Y.sum(axis=0) + 0.5) / 501
     np.testing.assert_allclose(found, share, rtol=0.01 if cluster_size is None else 0.3)
-    ranks = head.build(level, encoder, "grank", Costing(get_weighting(None), 500))
-    assert not ranks.vectors.bias.weight.any()
+
+
+def test_a_ranking_begins_near_the_best_scores_that_know_nothing_of_a_row():
+    rng = np.random.default_rng(0)
+    shares = 0.4 / np.arange(1, 61)
+    Y = sp.csr_array((rng.random((3000, 60)) < shares).astype(np.float32))
+    rows = TokenRows(sp.csr_array(rng.integers(1, 50, (3000, 4)).astype(np.float32)))
+    head = RankingHead(dimensions=4)
+    (level,) = head.levels(rows, Y, None, 0, 1)
+    made = head.build(level, CNN(filters=4, hidden=8).build(rows, 4), "grank", Costing(get_weighting(None), 3000))
+    start, truth = made.vectors.bias.weight.detach()[:, 0], torch.from_numpy(Y.toarray())
+
+    def loss(biases):
+        return float(grank(biases.expand_as(truth), truth, None, None).mean())
+
+    best = start.clone().requires_grad_()
+    optimiser = torch.optim.Adam([best], lr=0.05)
+    for _ in range(200):
+        optimiser.zero_grad()
+        grank(best.expand_as(truth), truth, None, None).mean().backward()
+        optimiser.step()
+    nothing, begins, least = loss(torch.zeros(60)), loss(start), loss(best.detach())
+    assert begins - least < 0.15 * (nothing - least)
+    others = head.build(level, CNN(filters=4, hidden=8).build(rows, 4), "margin", Costing(get_weighting(None), 3000))
+    assert not others.vectors.bias.weight.any()

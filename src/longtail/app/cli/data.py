@@ -61,10 +61,11 @@ def vectors(
     out: Annotated[Path, typer.Argument(metavar="OUT", help=".npz file to write.", show_default=False)],
 ) -> None:
     """Make word vectors ready for networks over words: --set encoder.vectors=OUT."""
-    check_out_file(out)
+    check_out_file(out, ".npz")
     with step("converting word vectors", outcome="Nothing was written."):
         from longtail.corpus.word_vectors import convert_vectors
 
+        _check_other(source, out)
         words, dimensions = convert_vectors(source, out)
     give(f"Wrote {words:,} words of {dimensions:,} dimensions to {out}.")
 
@@ -212,14 +213,12 @@ def convert(
         from longtail.corpus.mapped import check_mapped_target
         from longtail.corpus.npz import npz_prefix
         from longtail.engine.progress import show_progress
-        from longtail.errors import InputError
 
         if is_directory_name(out):
             check_mapped_target(out)
         else:
             check_out_file(out)
-        if out.exists() and os.path.exists(source) and os.path.samefile(source, out):
-            raise InputError("is both what to read and what to write: give another name.", path=out)
+        _check_other(source, out)
         with show_progress():
             rows = write(source, out)
     written = str(out)
@@ -227,3 +226,11 @@ def convert(
         prefix = npz_prefix(out)
         written = f"{prefix}.X.npz and {prefix}.Y.npz"
     note(f"Wrote {rows:,} rows to {written}.")
+
+
+def _check_other(source: str | Path, out: Path) -> None:
+    """Refuse to write over what is read."""
+    from longtail.errors import InputError
+
+    if out.exists() and os.path.exists(source) and os.path.samefile(source, out):
+        raise InputError("is both what to read and what to write: give another name.", path=out)

@@ -38,6 +38,8 @@ def quantise(
         from longtail.store.manifest import check_target
 
         check_target(out)
+        if out.exists() and model.exists() and out.samefile(model):
+            raise InputError("is the model itself, whose weights would be lost: give another directory.", path=out)
         loaded = Model.load(model, verify=True)
         try:
             small = quantised(loaded)
@@ -73,7 +75,7 @@ def export(
 
     It takes tokens and a mask, and gives the log-odds of all labels.
     """
-    check_out_file(out)
+    check_out_file(out, ".onnx")
     with step("exporting", outcome="No file was written."):
         from longtail.store import Model
         from longtail.store.deploying import export_onnx

@@ -80,7 +80,8 @@ def reproduce(
         return
     if table != _RESULTS:
         find_table(table)
-    with step("reproducing"), ExitStack() as scope:
+    kept = "What has ended is kept, and the same command goes on from there."
+    with step("reproducing", outcome=kept), ExitStack() as scope:
         from longtail.app.pictures.style import check_picture
         from longtail.app.reproduce.jobs import Runner
         from longtail.app.reproduce.sets import SWEPT_ROWS, at_hand
@@ -104,6 +105,7 @@ def reproduce(
     if table != _RESULTS or out is None:
         give(section.text)
     if section.has_failed:
+        note('No training of it has an outcome: why stands above, under "Not run".')
         raise typer.Exit(_FAILED)
 
 
@@ -212,6 +214,9 @@ def _run(runner: Runner, jobs: list[Job]) -> dict[Job, Result]:
 
     new = [job for job in dict.fromkeys(jobs) if runner.known(job) is None]
     if not new:
+        return runner.run(jobs, lambda what: None)
+    if runner.known_only:
+        note(f"{len(new)} of {len(set(jobs))} trainings are not known.")
         return runner.run(jobs, lambda what: None)
     note(f"{len(new)} of {len(set(jobs))} trainings are new.")
     with show_progress(), progress_bar("training", len(new), "models") as advance:

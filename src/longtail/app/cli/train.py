@@ -178,7 +178,7 @@ def give_labels(plan: TextLearner, dataset: Dataset, tree: Path | None, label_te
     if tree is not None and where is None:
         raise ParameterError("--tree", str(tree), "is for recipes of label trees; longtail recipes lists them")
     if label_texts is not None and where is None and reads is None:
-        what = "is for recipes of label trees and of networks; longtail recipes lists them"
+        what = "is for recipes of label trees, and for xgrank and its forms"
         raise ParameterError("--label-texts", label_texts, what)
     names = dataset.label_names or [str(label) for label in range(dataset.n_labels)]
     if label_texts == "names" and dataset.label_names is None:

@@ -47,7 +47,6 @@ def update(
     target = out or model
     with step("updating", outcome="No model was written."):
         from longtail.app.cli.train import without_threads
-        from longtail.corpus import load
         from longtail.engine.progress import show_progress
         from longtail.learners.base import nested
         from longtail.store import Model
@@ -63,7 +62,7 @@ def update(
             earlier = None
             if train is not None:
                 with step(f"reading {train}"):
-                    earlier = load(train, label_names=loaded.label_names, corrections=True, repeated_ids=True)
+                    earlier = _rows_for(loaded, train, repeated_ids=True)
                 if earlier.n_rows != loaded.n_rows:
                     note(
                         f"The model has learned from {loaded.n_rows:,} rows, and {train} has {earlier.n_rows:,}: it is "
@@ -103,16 +102,19 @@ def update(
     )
 
 
-def _rows_for(model: Model, rows: str) -> Dataset:
-    """Read new rows; that they are features and the model takes texts, or the other way, is said first."""
+def _rows_for(model: Model, rows: str, repeated_ids: bool = False) -> Dataset:
+    """Read rows for a model; that they are features and the model takes texts, or the other way, is said first."""
     from longtail.corpus import load
 
     try:
-        return load(rows, label_names=model.label_names, corrections=True)
+        return load(rows, label_names=model.label_names, corrections=True, repeated_ids=repeated_ids)
     except InputError as error:
         try:
-            found = load(rows, corrections=True)
+            found = load(rows, corrections=True, repeated_ids=repeated_ids)
         except InputError:
             raise error from None
-        model.rows(found)
+        try:
+            model.rows(found)
+        except InputError as other:
+            raise InputError(other.reason, path=rows) from None
         raise

@@ -201,7 +201,7 @@ class Runner:
         new = [job for job in wanted if job not in self.failed and self.known(job) is None]
         new.sort(key=lambda job: job.ours.is_network)  # they take longest: last
         if self.known_only:
-            self.failed |= dict.fromkeys(new, "has not been run")
+            self.failed |= {job: self._why_unknown(job) for job in new}
             new = []
         station = Station(self.limit)
         if current_engine() is None:
@@ -215,6 +215,13 @@ class Runner:
                 self._keep(job, outcome)
                 told(_named(job))
         return {job: result for job in wanted if (result := self.known(job)) is not None}
+
+    def _why_unknown(self, job: Job) -> str:
+        found = sorted(self.directory.glob(f"{job.key}-*.json"))
+        if not found:
+            return "has not been run"
+        threads = found[0].stem.rpartition("-")[2]
+        return f"has been run with {'all threads' if threads == 'all' else f'--threads {threads}'} only"
 
     def _order(self, job: Job) -> dict[str, Any]:
         return {

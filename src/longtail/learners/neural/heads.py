@@ -27,6 +27,13 @@ if TYPE_CHECKING:
 
 Arrays = dict[str, npt.NDArray[Any]]
 
+_STARTS = {"bce": 1.0, "grank": 0.75}
+"""Share of their log-odds at which biases begin.
+
+Of all scores that are the same for every row, about these cost the least. For GRank it is 1 where rows have one label
+and a half where they have many: what a label pulls up is shared by a row's labels, what the others push down is not.
+"""
+
 
 @dataclass(frozen=True)
 class Level:
@@ -196,11 +203,11 @@ class RankingHead(Head):
         is_clustered = "members" in arrays
         vectors = LabelVectors(level.n_labels, int(self.dimensions), words, sparse=is_clustered)
         costs = _costs(costing, level)
-        begins = costing if loss == "bce" and level.Y is not None else None
+        begins = costing if loss in _STARTS and level.Y is not None else None
         if begins is not None:
             counts = _counts(level)
-            among = _rows_around(arrays, counts) if is_clustered else None
-            vectors.begin_at(_tensor(begins.first_biases(counts, among)))
+            among = _rows_around(arrays, counts) if is_clustered and loss == "bce" else None
+            vectors.begin_at(_tensor(_STARTS[loss] * begins.first_biases(counts, among)))
         if not is_clustered:
             return FlatRanking(encoder.vector_width, vectors, float(self.dropout), LOSSES[loss], costs)
         above = None if costing is None else torch_costs(costing.costs(arrays["counts"]))
@@ -218,7 +225,7 @@ class RankingHead(Head):
             above,
         )
         if begins is not None:
-            made.retrieve.bias.data.copy_(_tensor(begins.first_biases(arrays["counts"])))
+            made.retrieve.bias.data.copy_(_tensor(_STARTS[loss] * begins.first_biases(arrays["counts"])))
         return made
 
     @property
