@@ -132,6 +132,19 @@ def test_other_models_have_no_networks(rows, tmp_path):
     assert precious.read_text() == "{}"
 
 
+def test_parameters_are_named_as_they_are_given(rows, tmp_path):
+    wrong = run(
+        "train", "xgrank", rows, "--out", tmp_path / "m", "--set", "encoder=word-bag", "--set", "encoder.hiden=3"
+    )
+    assert wrong.exit_code == 2
+    assert "encoder.hiden is no parameter here" in " ".join(wrong.stderr.split())
+    assert "__" not in wrong.stderr
+    blind = run("train", "attentionxml", rows, "--out", tmp_path / "m", "--set", "encoder=word-bag")
+    assert "encoder must have states of places, at which AttentionHead looks" in " ".join(blind.stderr.split())
+    nowhere = run("train", "xgrank", rows, "--out", tmp_path / "m", "--set", "encoder.name=./nowhere")
+    assert "./nowhere: is no directory" in " ".join(nowhere.stderr.split())
+
+
 def test_features_are_no_texts(tmp_path):
     assert run("data", "generate", tmp_path / "made.npz", "--rows", 50, "--labels", 5).exit_code == 0
     done = run("train", "xml-cnn", tmp_path / "made.npz", "--out", tmp_path / "m")

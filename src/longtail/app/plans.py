@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,13 +55,24 @@ def compose(
         given[key] = name
         settings[of_features][key] = value
     named = settings[False].pop("features", None)
-    configure(learner, settings[False], propensity)
-    features = learner._default_features() if named is None else get_features(named)
-    give_run(features)
-    configure(features, settings[True])
+    with _as_given():
+        configure(learner, settings[False], propensity)
+        features = learner._default_features() if named is None else get_features(named)
+        give_run(features)
+        configure(features, settings[True])
     plan = TextLearner(features=features, learner=learner)
     plan._check_parameters()
     return plan
+
+
+@contextmanager
+def _as_given() -> Iterator[None]:
+    """Name parameters as the command line does, with dots."""
+    try:
+        yield
+    except ParameterError as error:
+        error.args = (str(error).replace("__", "."),)
+        raise
 
 
 def plan_of(

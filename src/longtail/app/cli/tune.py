@@ -31,7 +31,9 @@ def tune(
     train: Annotated[
         str, typer.Argument(metavar="TRAIN", help="File or data set's name, with labels.", show_default=False)
     ],
-    budget: Annotated[str, typer.Option(metavar="TIME", help="How long to search: 90s, 10m or 2h.")] = "10m",
+    budget: Annotated[
+        str, typer.Option(metavar="TIME", help="How long to search: 90s, 10m or 2h; a number alone is seconds.")
+    ] = "10m",
     recipes: Annotated[
         str | None, typer.Option(metavar="NAME,NAME...", help="Recipes to search; a dozen without networks by default.")
     ] = None,
@@ -262,7 +264,7 @@ def seconds_of(text: str, option: str) -> float:
     """Seconds of a time such as 90s, 10m or 2h."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh]?)", text.strip())
     if not found or not float(found[1]):
-        raise ParameterError(option, text, "must be a time such as 90s, 10m or 2h")
+        raise ParameterError(option, text, "must be a time such as 90s, 10m or 2h; a number alone is seconds")
     return float(found[1]) * _UNITS[found[2] or "s"]
 
 

@@ -200,8 +200,8 @@ class NeuralClassifier(NeuralRanker):
         encoder._check_parameters()
         head._check_parameters()
         if head.reads_places and not encoder.has_places:
-            named = type(encoder).__name__
-            raise ParameterError("head", head, f"must be another one: {named} has no states to look at, place by place")
+            named = type(head).__name__
+            raise ParameterError("encoder", encoder, f"must have states of places, at which {named} looks: use BiLSTM")
         if self.loss not in get_args(LossName):
             raise ParameterError("loss", self.loss, f"must be one of {', '.join(get_args(LossName))}")
         if self.loss not in head.losses:
