@@ -96,10 +96,10 @@ def test_nothing_is_not_called_unknown_beside_a_path_that_shows_words(models, tm
 
 def test_settings_that_contradict_each_other_are_refused(texts, tmp_path):
     for recipe, settings, message in (
-        ("pfastrexml", ("trees=2", "learner.trees=3"), "learner__trees sets the same as trees"),
-        ("fastxml", ("trees=2", "learner.trees=3"), "learner__trees sets the same as trees"),
-        ("fastxml", ("learner.trees=3", "trees=2"), "trees sets the same as learner__trees"),
-        ("pfastrexml", ("learner=null", "learner.trees=3"), "learner__trees is inside of learner, which is set to"),
+        ("pfastrexml", ("trees=2", "learner.trees=3"), "learner.trees sets the same as trees"),
+        ("fastxml", ("trees=2", "learner.trees=3"), "learner.trees sets the same as trees"),
+        ("fastxml", ("learner.trees=3", "trees=2"), "trees sets the same as learner.trees"),
+        ("pfastrexml", ("learner=null", "learner.trees=3"), "learner.trees is inside of learner, which is set to"),
         ("pfastrexml", ("trees=3", "learner=null"), "trees is inside of learner, which is set to"),
     ):
         options = [part for setting in settings for part in ("--set", setting)]

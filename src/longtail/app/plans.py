@@ -19,6 +19,17 @@ FEATURES = "features__"
 _AROUND = ("ips", "ranknet", "taug")
 
 
+@contextmanager
+def _as_given() -> Iterator[None]:
+    """Name parameters as the command line does, with dots."""
+    try:
+        yield
+    except ParameterError as error:
+        error.args = (str(error).replace("__", "."),)
+        raise
+
+
+@_as_given()
 def compose(
     recipe: str,
     parameters: dict[str, Any],
@@ -55,24 +66,13 @@ def compose(
         given[key] = name
         settings[of_features][key] = value
     named = settings[False].pop("features", None)
-    with _as_given():
-        configure(learner, settings[False], propensity)
-        features = learner._default_features() if named is None else get_features(named)
-        give_run(features)
-        configure(features, settings[True])
+    configure(learner, settings[False], propensity)
+    features = learner._default_features() if named is None else get_features(named)
+    give_run(features)
+    configure(features, settings[True])
     plan = TextLearner(features=features, learner=learner)
     plan._check_parameters()
     return plan
-
-
-@contextmanager
-def _as_given() -> Iterator[None]:
-    """Name parameters as the command line does, with dots."""
-    try:
-        yield
-    except ParameterError as error:
-        error.args = (str(error).replace("__", "."),)
-        raise
 
 
 def plan_of(
