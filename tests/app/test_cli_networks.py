@@ -177,6 +177,8 @@ def test_word_vectors(tmp_path, rows):
     vectors = f"encoder.vectors={tmp_path / 'glove.npz'}"
     done = run("train", "xml-cnn", rows, "--out", tmp_path / "m", *SMALL, "--set", vectors)
     assert done.exit_code == 0, done.output
+    assert "tokens and" in done.stdout
+    assert "features" not in done.stdout
     assert run("data", "vectors", tmp_path / "nowhere", tmp_path / "x.npz").exit_code == 2
     before = (tmp_path / "glove.txt").read_text()
     assert "must end in .npz" in run("data", "vectors", tmp_path / "glove.txt", tmp_path / "glove.txt").stderr

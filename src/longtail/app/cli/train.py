@@ -152,7 +152,7 @@ def train(
         note(f"Saved to {out}.")
     else:
         give(
-            f"Trained {recipe} on {figures['rows']:,} rows, {figures['features']:,} features and "
+            f"Trained {recipe} on {figures['rows']:,} rows{_of_what(learner)} and "
             f"{figures['labels']:,} labels in {figures['seconds']:,.1f} s.\n"
             f"Saved {figures['model_mb']:,.1f} MB to {out}; peak memory {figures['peak_memory_mb']:,.0f} MB."
             + _told(figures)
@@ -162,6 +162,14 @@ def train(
 def is_first() -> bool:
     """Whether this process writes: the only one, or the first of those that torchrun started."""
     return os.environ.get("WORLD_SIZE", "1") == "1" or os.environ.get("RANK", "0") == "0"
+
+
+def _of_what(learner: Learner) -> str:
+    """How wide the rows are: features, or tokens at which texts are cut."""
+    from longtail.corpus.token_rows import Tokens
+
+    is_cut = isinstance(getattr(learner, "features_", None), Tokens)
+    return f" of up to {learner.n_features_in_:,} tokens" if is_cut else f", {learner.n_features_in_:,} features"
 
 
 def give_labels(plan: TextLearner, dataset: Dataset, tree: Path | None, label_texts: str | None) -> None:
