@@ -136,9 +136,8 @@ def _advised(enough: int) -> str:
 
 def _check_before(memory_limit: int | str) -> None:
     """Refuse to begin with training where the command has passed its limit by then."""
-    global _begun
-    if _command is not None and not _begun:
-        _begun = True
+    if _command is not None and not _command.is_checked:
+        _command.is_checked = True
         if _command.peak > parse_memory(memory_limit):
             raise ParameterError(
                 "memory_limit",
@@ -197,6 +196,7 @@ class MemoryWatch:
 
     def __init__(self, interval: float = 0.005) -> None:
         self.peak = 0
+        self.is_checked = False  # against a limit, when the first work that has one began
         self._interval = interval
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="longtail-memory", daemon=True)
@@ -217,15 +217,14 @@ class MemoryWatch:
 
 
 _command: MemoryWatch | None = None  # that of the command which runs
-_begun = False  # with what has a limit
 
 
 @contextmanager
 def watched_command() -> Iterator[MemoryWatch]:
     """Watch a command from its beginning: a limit that reading and preparing rows has passed is refused later."""
-    global _command, _begun
+    global _command
     with MemoryWatch(0.02) as watch:
-        _command, _begun = watch, False
+        _command = watch
         try:
             yield watch
         finally:

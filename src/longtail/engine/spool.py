@@ -309,7 +309,7 @@ class BlockSpool:
 def other_training(path: Path) -> InputError:
     """Refusal to go on from what doesn't belong to this training."""
     return InputError(
-        "is of another training (other data, parameters or version of longtail): to start anew, leave --resume out, or "
+        "is of another training (other data, parameters or version of longtail): start anew without resuming, or "
         "remove it.",
         path=path,
     )

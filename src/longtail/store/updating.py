@@ -91,8 +91,6 @@ def check_ids(rows: Dataset) -> None:
 def unknown_rejections(rows: Dataset, ids: LabelIds) -> list[str]:
     """Names that rows reject and no label has, each once: most likely a slip of the pen."""
     rejected = dict.fromkeys(name for names in rows.rejected or () for name in names)
-    if rejected and not ids.named:
-        raise InputError("The model's labels have no names, so what rows reject can't be matched: leave it out.")
     return [name for name in rejected if ids.id_of(name) is None]
 
 
@@ -111,6 +109,8 @@ def labels_to_learn(
     Y = ids.of(rows)
     if rows.rejected is None:
         return Y
+    if any(rows.rejected) and not ids.named:
+        raise InputError("The model's labels have no names, so what rows reject can't be matched: leave it out.")
     labels = [set(Y.indices[Y.indptr[row] : Y.indptr[row + 1]].tolist()) for row in range(rows.n_rows)]
     for row, names in enumerate(rows.rejected):
         if labels[row] or not names:

@@ -137,7 +137,7 @@ def load_labelled(source: str, label_names: list[str] | None) -> Dataset:
 
 def check_out_file(path: Path, ending: str = "") -> None:
     """Refuse a file that can't be written, or that has a name of another kind."""
-    if path.suffix.lower() != (ending or path.suffix.lower()):
+    if ending and path.suffix.lower() != ending:
         raise InputError(f"must end in {ending}: that is what is written.", path=path)
     if path.is_dir():
         raise InputError("is a directory: give the name of a file.", path=path)
