@@ -72,6 +72,11 @@ def test_label_names_are_read_where_they_are_of_use_unless_told_otherwise(model,
         assert (load(tmp_path / name).learner.learner_.label_texts is not None) == reads
     assert run("train", "xml-cnn", rows, "--out", tmp_path / "n", *SMALL, "--label-texts", "none").exit_code == 0
     assert run("train", "xml-cnn", rows, "--out", tmp_path / "o", *SMALL, "--label-texts", "names").exit_code == 2
+    one = tmp_path / "one.txt"
+    one.write_text("a text\n")
+    short = run("train", "xml-cnn", rows, "--out", tmp_path / "o", *SMALL, *texts, "--label-texts", one)
+    assert short.exit_code == 2
+    assert "has 1 line, and the data set" in short.output
 
 
 def test_what_the_retrieving_stage_lets_through_is_told(rows, tmp_path):

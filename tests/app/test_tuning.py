@@ -302,6 +302,7 @@ def test_data_that_nothing_can_be_trained_on_is_refused_at_once(tmp_path, conten
         (["--objectives", "P@1,P@1"], "two different ones"),
         (["--pick", "best"], "plain, balanced, tail"),
         (["--held-out", "1"], "between 0 and 1"),
+        (["--pick", "tail"], "give --out too"),
         (["--folds", "1000"], "at most 180"),
     ],
 )

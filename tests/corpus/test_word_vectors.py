@@ -65,7 +65,8 @@ def test_arrays_with_words_beside_them(tmp_path):
     ("name", "content", "message"),
     [
         ("a.txt", "", "no words"),
-        ("a.txt", "a 1 2\nb 1\n", "a.txt:2"),
+        ("a.txt", "a 1 2\nb 1\n", "a.txt:2: has no word and 2 numbers"),
+        ("a.txt", "label,text\n", "a.txt:1: has no word and its numbers"),
         ("a.txt", "a 1 2\nb 1 x\n", "a.txt:2"),
         ("a.txt", "a 1 nan\n", "NaN"),
         ("a.json", "[1]", "object"),

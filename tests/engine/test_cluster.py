@@ -339,7 +339,7 @@ def test_a_training_goes_on_where_the_driver_was_killed(cluster, expected, tmp_p
     assert not (tmp_path / "model").exists()
     again = subprocess.run([*command, "--resume"], cwd=tmp_path, capture_output=True, text=True)
     assert again.returncode == 0, again.stderr
-    assert "Going on from what is in model.unfinished" in again.stderr
+    assert "Looking in model.unfinished for what" in again.stderr
     assert not blocks.exists()
     assert digest == [
         hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted((tmp_path / "model").glob("*.npy"))

@@ -95,7 +95,9 @@ def _from_text(path: Path) -> tuple[list[str], Float32]:
                 raise ValueError
             rows.append(values.astype(np.float32))
         except ValueError:
-            raise InputError(f"has no word with {width or 'some'} numbers there.", path=path, line=number) from None
+            numbers = f"{width:,} numbers" if rows else "its numbers"
+            told = f"has no word and {numbers} there, divided by spaces, as GloVe's text files have them."
+            raise InputError(told, path=path, line=number) from None
         words.append(" ".join(parts[:-width]))
     return _checked(path, words, rows)
 

@@ -113,7 +113,7 @@ def train(
         give_labels(plan, dataset, tree, label_texts)
         learner, rows = ready(plan, parameters, dataset, train)
         if is_first() and resume and unfinished.is_dir() and any(unfinished.iterdir()):
-            note(f"Going on from what is in {unfinished.name}.")
+            note(f"Looking in {unfinished.name} for what an interrupted run had finished.")
         elif is_first() and resume:
             note(f"There is nothing to resume in {unfinished.name}: training starts anew.")
         anew = is_first() and not resume
@@ -205,8 +205,9 @@ def give_labels(plan: TextLearner, dataset: Dataset, tree: Path | None, label_te
 
             texts = [line.removesuffix("\r") for line in read_text(path).removesuffix("\n").split("\n")]
         if len(texts) != dataset.n_labels:
+            lines = f"{len(texts):,} line" + "s" * (len(texts) != 1)
             raise InputError(
-                f"has {len(texts):,} lines, and the data set {dataset.n_labels:,} labels: give a line a label.",
+                f"has {lines}, and the data set {dataset.n_labels:,} labels: give a line a label.",
                 path=label_texts,
             )
         plan.set_params(**{reads or f"{where}representation": texts})

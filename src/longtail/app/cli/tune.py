@@ -53,7 +53,9 @@ def tune(
     propensity: Annotated[
         str | None, typer.Option(metavar="A,B", help="Constants of the propensity model; the data set's by default.")
     ] = None,
-    pick: Annotated[str, typer.Option(help="What --out trains: plain, balanced or tail.")] = "balanced",
+    pick: Annotated[
+        str | None, typer.Option(help="What --out trains: plain, balanced or tail; balanced by default.")
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option("--out", metavar="MODEL", help="Train the pick on all rows and save it.", show_default=False),
@@ -73,8 +75,10 @@ def tune(
 
     if find_spec("optuna") is None:
         raise MissingExtraError("longtail tune", "tune")
-    if pick not in PICKS:
+    if pick is not None and pick not in PICKS:
         raise ParameterError("--pick", pick, f"must be one of {', '.join(PICKS)}")
+    if pick is not None and out is None:
+        raise ParameterError("--pick", pick, "is what --out trains: give --out too")
     if not 0 < held_out < 1:
         raise ParameterError("--held-out", held_out, "must be a number between 0 and 1")
     seconds, measures, names = seconds_of(budget, "--budget"), _objectives(objectives), _recipes(recipes)
@@ -136,7 +140,7 @@ def tune(
         )
     if out is not None:
         with on_cluster(cluster, threads):
-            _train(picks[pick], dataset, used, cores, seed, out, pick)
+            _train(picks[pick or "balanced"], dataset, used, cores, seed, out, pick or "balanced")
 
 
 def _searched(search: Search) -> Found:
