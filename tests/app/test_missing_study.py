@@ -96,6 +96,16 @@ def test_what_is_no_number_is_nothing_in_json(tmp_path):
     assert {row["scores"]["tail recall@5"]["value"] for row in json.loads(more.stdout)["outcomes"]} == {0.0}
 
 
+def test_what_is_too_uncertain_to_say_anything_is_told(data, tmp_path):
+    few = Dataset(None, data[0].Y[:150], texts=data[0].texts[:150], label_names=data[0].label_names)
+    save(few, tmp_path / "few.jsonl")
+    save(data[0], tmp_path / "many.jsonl")
+    options = ["--recipes", "pw-dismec", "--severities", "0.9", "--seeds", 2, "--threads", 1]
+    assert "too wide to tell" in run("study", "missing", tmp_path / "few.jsonl", *options).stdout
+    options[3] = "0.1"
+    assert "too wide to tell" not in run("study", "missing", tmp_path / "many.jsonl", *options).stdout
+
+
 def test_label_trees_are_told_the_curve(data):
     study = MissingStudy(*data, ["pw-bonsai"], severities=(0.3,), seeds=1, threads=2)
     found = {outcome.recipe: outcome for outcome in study.run() if outcome.severity is not None}

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 study = typer.Typer(help="Experiments in which the truth is known.", no_args_is_help=True)
 
+_TOO_WIDE = 50  # percent of what hiding labels cost
+
 
 @study.callback()
 def _group() -> None:
@@ -129,6 +131,8 @@ def _show(made: Any, outcomes: list[Any]) -> None:
         give_table(title, ["recipe", "told A", *METRICS, "nDCG@5 over its base"], wrong)
     if made.seeds > 1:
         give(f"± is half of a 95 % interval over {made.seeds} seeds, each with a masking of its own.")
+    if any((o.recovered["nDCG@5"].half or 0) > _TOO_WIDE for o in outcomes if "nDCG@5" in o.recovered):
+        give("Some of these intervals are too wide to tell anything: give more rows or more --seeds.")
 
 
 def _as_json(made: Any, outcomes: list[Any]) -> dict[str, Any]:
