@@ -18,6 +18,7 @@ from longtail.learners.neural.modules.attention import LabelAttention  # noqa: E
 from longtail.learners.neural.modules.encoder import Encoded  # noqa: E402
 from longtail.learners.neural.modules.head import Candidates, Truth, are_own, log_odds_of  # noqa: E402
 from longtail.learners.neural.modules.losses import bce, grank  # noqa: E402
+from longtail.learners.neural.modules.network import Network  # noqa: E402
 from longtail.learners.neural.modules.ranking import (  # noqa: E402
     ClusteredRanking,
     Clusters,
@@ -67,6 +68,22 @@ def vectors_by_hand(vectors):
     indptr, listed = vectors.indptr.numpy(), vectors.listed.numpy()
     texts = [words[listed[a:b]].mean(axis=0) if b > a else np.zeros(4) for a, b in pairwise(indptr)]
     return np.concatenate([own, np.array(texts)], axis=1)
+
+
+@pytest.mark.parametrize(
+    ("power", "weights"), [(0.0, [1, 1, 1, 1]), (0.5, [2**0.5, 1, 1, 3**0.5]), (1.0, [2, 1, 1, 3])]
+)
+def test_rows_count_by_their_labels(encoded, truth, power, weights):
+    """They have two labels, one, none and three."""
+
+    class Given(torch.nn.Module):
+        def forward(self, tokens, mask):
+            return encoded
+
+    head = FlatRanking(WIDTH, label_vectors(False), 0.0, grank, None)
+    each = head.loss(encoded, truth, 0.0, None).detach().numpy()
+    found = Network(Given(), head, power)(torch.zeros(N, PLACES), encoded.mask, truth, 0.0)
+    assert found.item() == pytest.approx(float(each @ weights), rel=1e-5)
 
 
 @pytest.mark.parametrize("sparse", [False, True])

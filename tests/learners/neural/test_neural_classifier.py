@@ -65,7 +65,7 @@ class TestContractOfClusters(NeuralContract):
 
 
 class TestContractOfAttention(NeuralContract):
-    other_params = {"average_from": 0.0}  # noqa: RUF012
+    other_params = {"row_power": 1.0}  # noqa: RUF012
     exact = False
 
     def make(self, **params):
@@ -340,6 +340,7 @@ def test_models_are_kept_whole(tmp_path):
         {"encoder": WordBag(max_length=0)}, {"encoder": WordBag(), "head": AttentionHead()},
         {"head": RankingHead(dimensions=1)}, {"head": RankingHead(cluster_size=0)}, {"head": AttentionHead(hidden=3)},
         {"head": AdaptiveHead(clusters=0)}, {"head": AdaptiveHead(), "loss": "grank"}, {"memory_limit": "few"},
+        {"row_power": -1}, {"row_power": "half"},
     ],
     ids=str,
 )  # fmt: skip

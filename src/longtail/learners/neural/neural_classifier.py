@@ -67,6 +67,9 @@ class NeuralClassifier(NeuralRanker):
     weighting : Weighting or str, optional
         Per-label costs, for instance ``PW()`` or ``"pw-cb"``, scaled so that their mean is 1; in each cluster of
         `AdaptiveHead` it is the number of clusters. Clusters of labels have costs of their own, from their own counts.
+    row_power : float
+        A row counts as its number of labels to this power: with 0 all rows count the same, with 1 a row with nine
+        labels counts as nine rows with one.
     label_texts : sequence of str, optional
         A text for each label, for the heads that use them.
     passes : int
@@ -133,6 +136,7 @@ class NeuralClassifier(NeuralRanker):
         head: Head | None = None,
         loss: LossName = "bce",
         weighting: Weighting | str | None = None,
+        row_power: float = 0.0,
         label_texts: Sequence[str] | None = None,
         passes: int = 10,
         batch: int = 32,
@@ -158,6 +162,7 @@ class NeuralClassifier(NeuralRanker):
         self.head = head
         self.loss = loss
         self.weighting = weighting
+        self.row_power = row_power
         self.label_texts = label_texts
         self.passes = passes
         self.batch = batch
@@ -190,8 +195,10 @@ class NeuralClassifier(NeuralRanker):
         if not (is_number(self.weight_decay) and 0 <= self.weight_decay < math.inf):
             raise ParameterError("weight_decay", self.weight_decay, "must be a number of at least 0")
         check_shares(self, "warm_up", "held_out")
-        if not (is_number(self.average_from) and 0 <= self.average_from <= 1):
-            raise ParameterError("average_from", self.average_from, "must be a number from 0 to 1")
+        for name in ("average_from", "row_power"):
+            value = getattr(self, name)
+            if not (is_number(value) and 0 <= value <= 1):
+                raise ParameterError(name, value, "must be a number from 0 to 1")
         for name, kind in (("encoder", Encoder), ("head", Head)):
             if getattr(self, name) is not None and not isinstance(getattr(self, name), kind):
                 raise ParameterError(name, getattr(self, name), f"must be one of longtail's {name}s, or None")
@@ -331,7 +338,7 @@ class NeuralClassifier(NeuralRanker):
             torch.manual_seed(int(self.seed))
             body = encoder.build(rows, longest)
             costing = Costing(get_weighting(self.weighting), self.n_rows_, copies)
-            network = Network(body, head.build(level, body, self.loss, costing))
+            network = Network(body, head.build(level, body, self.loss, costing), float(self.row_power))
         if above:
             body.load_state_dict(above[-1].encoder.state_dict())
             for own, other in shared_parameters(network.head, above[-1].head):

@@ -16,11 +16,13 @@ class Network(nn.Module):
     ----------
     encoder : EncoderModule
     head : HeadModule
+    row_power : float
+        A row's loss counts as often as it has labels, to this power.
     """
 
-    def __init__(self, encoder: EncoderModule, head: HeadModule) -> None:
+    def __init__(self, encoder: EncoderModule, head: HeadModule, row_power: float = 0.0) -> None:
         super().__init__()
-        self.encoder, self.head = encoder, head
+        self.encoder, self.head, self.row_power = encoder, head, row_power
 
     def forward(
         self,
@@ -32,7 +34,10 @@ class Network(nn.Module):
     ) -> Tensor:
         """Sum of the losses of some rows, given by their tokens or by what the frozen layers made of those."""
         encoded = self.encoder.above(tokens, mask) if isinstance(tokens, Below) else self.encoder(tokens, mask)
-        return self.head.loss(encoded, truth, share, candidates).sum()
+        losses = self.head.loss(encoded, truth, share, candidates)
+        if self.row_power:
+            losses = losses * truth.indptr.diff().clamp(min=1).float() ** self.row_power
+        return losses.sum()
 
     def groups(self) -> tuple[list[list[nn.Parameter]], list[nn.Parameter]]:
         """Parameters with dense gradients that are trained: the encoder's layers, and the head's."""
