@@ -43,10 +43,12 @@ VARIANTS = {
     "debian-tags": (
         "dismec",
         "dismec features=tfidf+embedding",
-        f"xgrank passes=2 {TUNED} checks=2",
-        f"xgrank-bce passes=2 {TUNED} checks=2",
-        f"xgrank {FAST} passes=8",
-        f"xgrank {FAST} passes=8 label_texts=none",
+        f"xgrank passes=4 {TUNED} checks=2",
+        f"xgrank passes=4 {TUNED} checks=2 label_texts=none",
+        f"xgrank passes=4 {TUNED} checks=2 row_power=0",
+        f"xgrank-bce passes=4 {TUNED} checks=2",
+        f"xgrank {FAST} passes=8 row_power=0",
+        f"xgrank {FAST} passes=8 row_power=0 label_texts=none",
         *(f"{weighting}attentionxml {SMALL}" for weighting in WEIGHTINGS),
         *(f"{weighting}aplc-xlnet passes=8 {FROZEN}" for weighting in WEIGHTINGS),
     ),
@@ -215,7 +217,7 @@ def base_of(variant: str) -> str | None:
     if " features=tfidf+embedding" in variant:
         return variant.partition(" features=")[0]
     if variant.startswith("xgrank ") and "label_texts=none" not in variant:
-        return variant.replace("xgrank", "xgrank-bce", 1)
+        return variant.replace("xgrank", "xgrank-bce", 1).replace(" row_power=0", "")
     return variant.removesuffix(" label_texts=none") if "label_texts=none" in variant else None
 
 

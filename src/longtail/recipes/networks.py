@@ -32,15 +32,18 @@ _XML_CNN = "Liu, Chang, Wu and Yang: Deep Learning for Extreme Multi-label Text 
 
 
 def _xgrank(weighting: str | None, loss: LossName = "grank") -> Build:
-    """Constants of the paper; its backbones are three times as large as the one that is at hand without a hub."""
+    """Constants of the paper; its backbones are three times as large as the one that is at hand without a hub.
+
+    GRank's rows count by the root of their labels, so that those with many are not neglected; BCE adds up over labels.
+    """
 
     def build(propensity: Propensity | str | None) -> Learner:
         from longtail.learners import NeuralClassifier, Pretrained, RankingHead
 
         return NeuralClassifier(
             encoder=Pretrained("minilm", layers=5), head=RankingHead(dimensions=512, retrieved=32),
-            loss=loss, weighting=weighting and weighting_named(weighting, propensity), rate=1e-4, head_rate=1e-3,
-            warm_up=0.1, batch=32,
+            loss=loss, weighting=weighting and weighting_named(weighting, propensity),
+            row_power=0.5 if loss == "grank" else 0.0, rate=1e-4, head_rate=1e-3, warm_up=0.1, batch=32,
         )  # fmt: skip
 
     return build

@@ -372,3 +372,4 @@ def test_recipes_are_networks(name):
     learner = recipe(name, passes=1)
     assert isinstance(learner, NeuralClassifier)
     assert (learner.weighting is not None) == name.startswith("pw-")
+    assert learner.row_power == (0.5 if learner.loss == "grank" else 0)
