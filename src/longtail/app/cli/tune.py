@@ -140,7 +140,8 @@ def tune(
         )
     if out is not None:
         with on_cluster(cluster, threads):
-            _train(picks[pick or "balanced"], dataset, used, cores, seed, out, pick or "balanced")
+            wanted = pick or "balanced"
+            _train(picks[wanted], dataset, used, cores, seed, out, wanted)
 
 
 def _searched(search: Search) -> Found:
