@@ -7,13 +7,14 @@ TEST_ARGS ?=
 BENCH_ARGS ?=
 TREE_ARGS ?=
 
-.PHONY: help demo test slow lint audit annif-test bench clean
+.PHONY: help demo test slow lint docs audit annif-test bench clean
 
 help:
 	@echo "make demo    install into $(VENV), train three recipes on the bundled data, write a report"
 	@echo "make test    install what the tests need and run them"
 	@echo "make slow    the tests that take long: kills, full disks, clusters"
 	@echo "make lint    ruff and mypy"
+	@echo "make docs    build the documentation into site/, strict: a broken link or anchor fails"
 	@echo "make audit   known vulnerabilities in what is installed"
 	@echo "make annif-test   install Annif into .venv-annif and test the backend for it"
 	@echo "make bench   install the peers into .venv-bench and run the benchmarks (needs data: benchmarks/README.md)"
@@ -34,7 +35,7 @@ $(VENV)/.dev: $(VENV)/.core
 	@touch $@
 
 demo: $(VENV)/.core
-	$(BIN)/python -m longtail.app.demo --out demo
+	$(BIN)/python -m longtail.demo --out demo
 
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest -n auto --dist loadgroup -m "not slow" $(TEST_ARGS)
@@ -46,6 +47,13 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+$(VENV)/.docs: $(VENV)/.core
+	$(PIP) --editable '.[docs]'
+	@touch $@
+
+docs: $(VENV)/.docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 audit: $(VENV)/.dev
 	bash .ci/audit $(BIN)
@@ -79,5 +87,5 @@ bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/bench_update.py
 
 clean:
-	rm -rf $(VENV) .venv-bench .venv-annif demo .mypy_cache .pytest_cache .ruff_cache .hypothesis benchmarks/.cache
+	rm -rf $(VENV) .venv-bench .venv-annif demo site .mypy_cache .pytest_cache .ruff_cache .hypothesis benchmarks/.cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

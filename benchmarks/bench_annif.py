@@ -1,9 +1,9 @@
-"""longtail against Annif with Omikuji: the same texts, the same subjects, the same machine, taking turns.
+"""longtail against Annif with Omikuji: same texts, same subjects, same machine, alternating runs.
 
-Runs in Annif's environment (`make annif-test` makes it: .venv-annif). Both train on the same documents. Then the test
-documents are suggested for: by Annif's own Python interface in batches of 32, its best supported way, with Omikuji and
-with longtail's backend in it; by longtail's model itself; and by `longtail serve` with that model, over HTTP on
-loopback, many texts a request. The REST interface and the commands of Annif go through the same code.
+Run it in Annif's environment (`make annif-test` creates .venv-annif). Both train on the same documents. Subjects of the
+test documents are then suggested by Annif's Python interface in batches of 32, with Omikuji and with longtail in it;
+by longtail's model itself; and by `longtail serve` with that model, over HTTP on loopback, many texts per request.
+Annif's REST interface and commands use the same code.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def main() -> int:
             project.train(corpora[name], jobs=options.threads)
             rows[name] = {"system": f"Annif, {name}", "train_seconds": time.perf_counter() - start, "seconds": []}
         model = projects["longtail"].backend._model
-        model.learner.set_params(learner__threads=options.threads)
+        model.learner.set_params(learner__n_jobs=options.threads)
         rows["model"] = {"system": "longtail's model", "seconds": []}
         rows["served"] = {"system": f"longtail serve, {TEXTS_A_REQUEST} texts a request", "seconds": []}
         texts = [text for text, _ in test]
@@ -138,7 +138,7 @@ def _projects(folder: Path, train: list[Any], test: list[Any]) -> dict[str, Any]
     import annif.registry
     from annif.vocab import VocabFileTSV
 
-    import longtail.app.annif  # noqa: F401 - which adds the backend
+    import longtail.annif  # noqa: F401 - which adds the backend
 
     names = sorted({name for _, labels in (*train, *test) for name in labels})
     (folder / "vocab.tsv").write_text("".join(f"<{_uri(name)}>\t{name}\n" for name in names))
@@ -183,7 +183,7 @@ def _suggested(project: Any, texts: list[str]) -> list[list[str]]:
 
 @contextmanager
 def _server(python: str, model: Path, threads: int) -> Iterator[int]:
-    """Run `longtail serve` with one model on loopback; gives its port."""
+    """Run `longtail serve` with one model on loopback; returns its port."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = int(free.getsockname()[1])
     command = [python, "-m", "longtail", "serve", f"model={model}", "--port", str(port), "--threads", str(threads)]
@@ -235,8 +235,8 @@ def _precision(found: list[list[str]], test: list[tuple[str, list[str]]]) -> tup
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, default=HERE.parent.parent / "shared" / "data" / "eurlex57k")
-    parser.add_argument("--rows", type=int, default=None, help="training documents; all when left out")
-    parser.add_argument("--documents", type=int, default=6000, help="documents to suggest for")
+    parser.add_argument("--rows", type=int, default=None, help="number of training documents; all by default")
+    parser.add_argument("--documents", type=int, default=6000, help="number of test documents")
     parser.add_argument("--serve-python", default=sys.executable, help="interpreter that has longtail[serve]")
     parser.add_argument("--repeat", type=int, default=2)
     parser.add_argument("--threads", type=int, default=2)

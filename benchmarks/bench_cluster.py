@@ -1,8 +1,7 @@
-"""What Ray costs on one machine, what a second node is worth, and whether all give the same model.
+"""The overhead of Ray on one machine, the speed-up by a second node, and whether all give the same model.
 
-Everything is on loopback. Turns are taken: threads, Ray, threads, Ray; one node, two nodes, one node, two nodes. The
-best of several counts. Times are those of ``fit`` alone, with workers that have started; what starting takes stands
-beside.
+All nodes are on this machine. Runs alternate: threads, Ray, threads, Ray; one node, two nodes, one node, two nodes. The
+best of several counts. Times are of ``fit`` alone, with workers already started; start-up time is shown separately.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ NODE = {"num_cpus": 1, "object_store_memory": STORE, "node_ip_address": "127.0.0
 def trained(X: Any, Y: Any, threads: int) -> tuple[float, str]:
     """Seconds of a fit, and a digest of the model's arrays."""
     start = time.perf_counter()
-    learner = OneVsRest(threads=threads).fit(X, Y)
+    learner = OneVsRest(n_jobs=threads).fit(X, Y)
     seconds = time.perf_counter() - start
     digest = hashlib.blake2b(digest_size=16)
     for name, array in sorted(vars(learner.weights_).items()):
@@ -54,7 +53,7 @@ def warmed(X: Any, Y: Any) -> None:
 
 def workers(X: Any, Y: Any) -> set[str]:
     """Processes that a short training reaches."""
-    OneVsRest(threads=1).fit(X[:2000], Y[:2000])
+    OneVsRest(n_jobs=1).fit(X[:2000], Y[:2000])
     spinning = ray.remote(num_cpus=1)(_spin)
     return set(ray.get([spinning.remote() for _ in range(2 * int(ray.cluster_resources()["CPU"]))]))
 
@@ -67,7 +66,7 @@ def _spin() -> str:
 def on_one_machine(X: Any, Y: Any, threads: int, repeat: int) -> dict[str, Any]:
     """Threads against Ray with as many cores, in turns."""
     start = time.perf_counter()
-    with use_engine("ray", threads=threads):
+    with use_engine("ray", n_jobs=threads):
         started = time.perf_counter() - start
         first, digest = trained(X, Y, threads)
         times: dict[str, list[float]] = {"threads": [], "ray": []}
@@ -91,7 +90,7 @@ def on_one_machine(X: Any, Y: Any, threads: int, repeat: int) -> dict[str, Any]:
 
 def with_two_nodes(X: Any, Y: Any, repeat: int) -> dict[str, Any]:
     """One node with one core against two, in turns; and what is told of them beforehand."""
-    beforehand = OneVsRest(threads=1).estimate(X, Y)
+    beforehand = OneVsRest(n_jobs=1).estimate(X, Y)
     estimated = {name: beforehand.on_nodes(n).seconds for name, n in (("one node", 1), ("two nodes", 2))}
     cluster = Cluster(initialize_head=True, connect=False, head_node_args={**NODE, "include_dashboard": False})
     times: dict[str, list[float]] = {"one node": [], "two nodes": []}
@@ -154,7 +153,7 @@ def markdown(report: dict[str, Any]) -> str:
             f"Starting Ray takes {here['start_seconds']:.1f} s, and the first fit, while its workers start, "
             f"{here['first_fit_seconds']:.2f} s. One thread, {here['threads']} threads and all clusters gave "
             + ("the same bits." if same else "**different models**.")
-            + " *Estimated* is what `longtail estimate --nodes` reckons with.", "",
+            + " *Estimated* is what `longtail estimate --nodes` assumes.", "",
         ]  # fmt: skip
     return "\n".join(lines)
 
@@ -173,7 +172,7 @@ def main() -> int:
         return 2
     folder = prepare(options.dataset, options.data, CACHE)
     X, Y = (sp.csr_array(sp.load_npz(folder / f"train.{part}.npz")) for part in "XY")
-    OneVsRest(threads=1).fit(X[:200], Y[:200])  # kernels are compiled before the clock starts
+    OneVsRest(n_jobs=1).fit(X[:200], Y[:200])  # kernels are compiled before the clock starts
     found: dict[str, Any] = {"rows": X.shape[0], "labels": Y.shape[1]}
     found["one machine"] = on_one_machine(X, Y, options.threads, options.repeat)
     found["two nodes"] = with_two_nodes(X, Y, options.repeat)

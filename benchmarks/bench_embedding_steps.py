@@ -1,7 +1,7 @@
-"""Where the time of a training step goes, that it doesn't grow with the labels, and how fast labels are found.
+"""Time of a training step of an embedding model, and of label search, by number of labels.
 
-Rows, labels and embeddings are generated. Three tables: a profile of the step on rows like those of eurlex57k, the
-time of a step for growing numbers of labels, and the time of a search among growing numbers of label embeddings.
+Rows, labels and embeddings are synthetic. Three tables: a profile of the step on rows like those of eurlex57k, the time
+of a step by number of labels, and the time of a search by number of label embeddings.
 """
 
 from __future__ import annotations
@@ -19,77 +19,65 @@ import numpy as np
 import scipy.sparse as sp
 
 import longtail
+from longtail.config import own_jobs
 from longtail.learners.embedding import training
-from longtail.learners.embedding.search import LabelIndex, Lanes, Link, exact_topk, kind_of_index
+from longtail.learners.embedding.search import Lanes, PlattScaling, VectorIndex, exact_topk, kind_of_index
+from longtail.learners.training.fit import time_steps
 from measure import RESULTS, machine, table, write
 
-PLAIN = Link(np.float32(1), np.float32(0))
+PLAIN = PlattScaling(np.float32(1), np.float32(0))
 
 
-def generated(n: int, features: int, labels: int, per_row: int = 230, own: int = 5, seed: int = 0) -> Any:
-    """Rows with as many features as those of eurlex57k, frequent ones more often, and labels likewise."""
+def synthetic(n: int, features: int, labels: int, per_row: int = 230, own: int = 5, seed: int = 0) -> Any:
+    """Return rows with as many features as those of eurlex57k, and labels, both by a power law."""
     rng = np.random.default_rng(seed)
 
-    def drawn(columns: int, each: int, power: float) -> sp.csr_array:
+    def sampled(columns: int, each: int, power: float) -> sp.csr_array:
         picked = (columns * rng.random((n, each)) ** power).astype(np.int64)
         indptr = np.arange(0, n * each + 1, each)
         matrix = sp.csr_array((np.ones(n * each, np.float32), picked.ravel(), indptr), shape=(n, columns))
         matrix.sum_duplicates()
         return matrix
 
-    X, Y = drawn(features, per_row, 3.0), drawn(labels, own, 2.0)
+    X, Y = sampled(features, per_row, 3.0), sampled(labels, own, 2.0)
     Y.data[:] = 1
     return X, Y
 
 
-def trainer_of(X: sp.csr_array, Y: sp.csr_array, threads: int, **params: Any) -> training.Trainer:
-    """Trainer as of the recipe glas."""
+def model_of(X: sp.csr_array, Y: sp.csr_array, threads: int, **params: Any) -> training.TrainableEmbedding:
+    """Return the model that the recipe glas trains."""
     learner = longtail.recipe("glas", **params)
-    return training.Trainer(
-        learner._scaled(X), Y, np.ones(Y.shape[1], np.float32), learner._settings(Y.shape[1]), threads
-    )
-
-
-def seconds_of_steps(trainer: training.Trainer, steps: int) -> float:
-    """Best time of some steps, after two that warm up."""
-    state, times = trainer.begin(), []
-    running = trainer.steps(state, 0)
-    for number in range(steps + 2):
-        start = time.perf_counter()
-        next(running)
-        times.append(time.perf_counter() - start)
-        if number >= steps + 1:
-            break
-    return min(times[2:])
+    with own_jobs(threads):
+        return training.TrainableEmbedding(learner._scaled(X), Y, np.ones(Y.shape[1], np.float32), learner)
 
 
 def profile(steps: int) -> list[dict[str, Any]]:
-    """Share of the time of steps, on one thread, that parts of it take: kernels by a watch, torch by its profiler."""
+    """Return the share of each part in the time of a step on one thread; torch is measured by its profiler."""
     import torch
 
     torch.set_num_threads(1)
-    X, Y = generated(20_000, 56_000, 4_300)
-    trainer = trainer_of(X, Y, 1)
-    running = trainer.steps(trainer.begin(), 0)
-    next(running)
+    X, Y = synthetic(20_000, 56_000, 4_300)
+    model = model_of(X, Y, 1)
+    model.start_epoch(0)
+    model.training_step(0)
     with _watched() as taken, torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as found:
         start = time.perf_counter()
-        for _ in range(steps):
-            next(running)
+        for step in range(1, steps + 1):
+            model.training_step(step)
         whole = time.perf_counter() - start
     own = {event.key: event.self_cpu_time_total / 1e6 for event in found.key_averages()}
     products = sum(own.get(name, 0.0) for name in ("aten::mm", "aten::addmm", "aten::bmm"))
     parts = {
         "sums of bags": taken["sum_bags"],
-        "gradients and steps of bags": taken["step_features"],
+        "gradients and updates of bags": taken["step_features"],
         "matrix products": products,
-        "steps of labels": taken["step_units"],
+        "updates of labels": taken["step_units"],
         "other operations of torch": sum(own.values()) - products,
     }
     rows = [{"part": part, "ms": 1e3 * value / steps, "share": 100 * value / whole} for part, value in parts.items()]
     rows.append({"part": "everything", "ms": 1e3 * whole / steps, "share": 100.0})
     bags = sum(row["share"] for row in rows[:3])
-    rows.append({"part": "matrix products and bags together, wanted >= 70", "share": bags})
+    rows.append({"part": "matrix products and bags together, target >= 70", "share": bags})
     return rows
 
 
@@ -118,19 +106,20 @@ def _watched() -> Iterator[dict[str, float]]:
 
 
 def growth(sizes: list[int]) -> list[dict[str, Any]]:
-    """Time of a step for so many labels, on the same rows."""
+    """Measure a step by number of labels, on the same rows."""
     rows = []
     for labels in sizes:
-        X, Y = generated(20_000, 56_000, labels)
-        trainer = trainer_of(X, Y, 2, negatives=4096, dimensions=128)
-        rows.append({"labels": labels, "ms": 1e3 * seconds_of_steps(trainer, 8)})
-        trainer.close()
+        X, Y = synthetic(20_000, 56_000, labels)
+        model = model_of(X, Y, 2, n_negatives=4096, embedding_dim=128)
+        best = min(time_steps(model, 10)[2:])  # after two that warm up
+        rows.append({"labels": labels, "ms": 1e3 * best * X.shape[0] / model.steps_per_epoch})
+        model.close()
         print(rows[-1], flush=True)
     return rows
 
 
 def embeddings(n: int, width: int, seed: int = 0, clusters: int = 2000) -> np.ndarray[Any, np.dtype[np.float32]]:
-    """Unit vectors in clusters, as labels that are used together are."""
+    """Return unit vectors in clusters."""
     rng = np.random.default_rng(seed)
     centres = rng.standard_normal((clusters, width), np.float32)
     found = np.empty((n, width), np.float32)
@@ -143,7 +132,7 @@ def embeddings(n: int, width: int, seed: int = 0, clusters: int = 2000) -> np.nd
 
 
 def searching(labels: int, width: int, kind: str | None) -> dict[str, Any]:
-    """Time of a search among so many labels; recall is measured on other rows than the index was set up with."""
+    """Measure a search among label embeddings; recall is on other rows than those the index was tuned on."""
     vectors = embeddings(labels, width)
     rng = np.random.default_rng(1)
     queries = vectors[rng.integers(0, labels, 1200)] + np.float32(0.5 / width**0.5) * rng.standard_normal(
@@ -155,7 +144,7 @@ def searching(labels: int, width: int, kind: str | None) -> dict[str, Any]:
     row: dict[str, Any] = {"labels": labels, "dimensions": width, "search": kind or "exact", "recall": 100.0}
     index, start = None, time.perf_counter()
     if kind is not None:
-        index = LabelIndex.build(lanes, kind, queries[:500], 0)
+        index = VectorIndex.build(lanes, kind, queries[:500], 0)
         row["build s"] = time.perf_counter() - start
         if index is None:
             return row | {"search": f"{kind}: none reaches 99 %"}
@@ -175,7 +164,9 @@ def searching(labels: int, width: int, kind: str | None) -> dict[str, Any]:
 def main() -> int:
     """Measure, write the results and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--parts", type=lambda text: text.split(","), default=["profile", "growth", "search"])
+    parser.add_argument(
+        "--parts", type=lambda text: text.split(","), default=["profile", "growth", "search"], help="tables"
+    )
     options = parser.parse_args()
     path = RESULTS / "embedding_steps.json"
     if "profile" in options.parts:
@@ -197,23 +188,23 @@ def main() -> int:
 
 
 def markdown(report: dict[str, Any]) -> str:
-    """All three tables."""
+    """Return the three tables."""
     lines = [machine(report), ""]
     if "profile" in report:
         columns = {"part of a step": ("part", "{}"), "ms": ("ms", "{:.1f}"), "%": ("share", "{:.0f}")}
         lines += ["One thread, 512 rows with 230 features, 4,300 labels, 512 dimensions:", ""]
         lines += [*table(columns, report["profile"]["rows"]), ""]
     if "growth" in report:
-        columns = {"labels": ("labels", "{:,}"), "ms a step": ("ms", "{:.1f}")}
-        lines += ["Two threads, 512 rows, 4,096 labels drawn besides theirs, 128 dimensions:", ""]
+        columns = {"labels": ("labels", "{:,}"), "ms per step": ("ms", "{:.1f}")}
+        lines += ["Two threads, 512 rows, 4,096 sampled negatives, 128 dimensions:", ""]
         lines += [*table(columns, report["growth"]["rows"]), ""]
     if "search" in report:
         columns = {
             "labels": ("labels", "{:,}"), "dimensions": ("dimensions", "{}"), "search": ("search", "{}"),
             "recall %": ("recall", "{:.2f}"), "build s": ("build s", "{:.0f}"), "one row, p50 ms": ("p50 ms", "{:.3f}"),
-            "p99 ms": ("p99 ms", "{:.3f}"), "256 rows, ms a row": ("batch ms", "{:.3f}"),
+            "p99 ms": ("p99 ms", "{:.3f}"), "256 rows, ms per row": ("batch ms", "{:.3f}"),
         }  # fmt: skip
-        lines += ["Search of the five best labels, by generated embeddings; recall of the ten best:", ""]
+        lines += ["Search of the five best labels, synthetic embeddings; recall of the ten best:", ""]
         lines += [*table(columns, report["search"]["rows"]), ""]
     return "\n".join(lines)
 

@@ -1,8 +1,8 @@
-"""GLaS and its rivals: the ablation of the paper's table 1, and the generalisation gap of its table 2.
+"""GLaS: the ablation of table 1 of the paper, and the generalisation gap of its table 2.
 
-One parameter at a time is set otherwise than in the recipe `glas`. Each run has a process of its own and tells its
-scores with intervals, how much they differ from those of the recipe on the same rows, P@1 on training rows, time and
-memory. What is wanted stands under each table.
+Each variant changes one parameter of the recipe `glas`. Each run has its own process and reports its scores with
+intervals, their differences to the recipe on the same rows, P@1 on training rows, time and memory. Targets are printed
+under each table.
 """
 
 from __future__ import annotations
@@ -22,47 +22,51 @@ import scipy.sparse as sp
 
 import longtail
 from data import prepare
-from longtail.engine.memory import peak_memory
 from longtail.metrics import bootstrap, compare
+from longtail.runtime.memory import peak_memory
 from measure import CACHE, RESULTS, machine, table, write
 
 DATASETS = ("eurlex57k", "tate-subjects")
 METRICS = ("P@1", "P@3", "P@5", "PSP@1", "PSP@3", "PSP@5")
 DIFFERENCES = (
-    "Differences are to GLaS with the same dropout and seed for other regularisers, and to the recipe for all else; in "
-    "parentheses their 95 % intervals, on the same test rows."
+    "Differences are to GLaS with the same dropout and seed for other regularisers, and to the recipe otherwise; 95 % "
+    "intervals on the same test rows are in parentheses."
 )
 REGULARISERS = ("None", "spread-out", "gravity", "glas")
-VARIANTS: dict[str, dict[str, Any]] = {  # strength: for each label, where the recipe has 0.1
+VARIANTS: dict[str, dict[str, Any]] = {  # regulariser_weight per label, 0.1 in the recipe
     "glas": {},
     "dismec": {},
     "regulariser=None": {"regulariser": None},
     "regulariser=spread-out": {"regulariser": "spread-out"},
     "regulariser=gravity": {"regulariser": "gravity"},
     "regulariser=laplacian": {"regulariser": "laplacian"},
-    **{f"seed={seed}": {"seed": seed} for seed in (1, 2)},
+    **{f"random_state={seed}": {"random_state": seed} for seed in (1, 2)},
     **{
-        f"regulariser={regulariser},seed={seed}": {"regulariser": regulariser, "seed": seed}
+        f"regulariser={regulariser},random_state={seed}": {"regulariser": regulariser, "random_state": seed}
         for regulariser in (None, "spread-out", "gravity")
         for seed in (1, 2)
     },
-    "keep=1": {"keep": 1.0},
-    "keep=1,seed=1": {"keep": 1.0, "seed": 1},
+    "input_dropout=0": {"input_dropout": 0.0},
+    "input_dropout=0,random_state=1": {"input_dropout": 0.0, "random_state": 1},
     **{
-        f"regulariser={regulariser},keep=1{seeded}": {"regulariser": regulariser, "keep": 1.0, "seed": seed}
+        f"regulariser={regulariser},input_dropout=0{seeded}": {
+            "regulariser": regulariser,
+            "input_dropout": 0.0,
+            "random_state": seed,
+        }
         for regulariser in (None, "spread-out", "gravity")
-        for seed, seeded in ((0, ""), (1, ",seed=1"))
+        for seed, seeded in ((0, ""), (1, ",random_state=1"))
     },
-    "strength / 10": {"strength": 0.01},
-    "strength * 10": {"strength": 1.0},
+    "regulariser_weight / 10": {"regulariser_weight": 0.01},
+    "regulariser_weight * 10": {"regulariser_weight": 1.0},
     "sampling=rows": {"sampling": "rows"},
-    "keep=0.5": {"keep": 0.5},
-    "batch=256": {"batch": 256},
-    "batch=1024": {"batch": 1024},
-    "dimensions=256": {"dimensions": 256},
-    "dimensions=1024": {"dimensions": 1024},
+    "input_dropout=0.5": {"input_dropout": 0.5},
+    "batch_size=256": {"batch_size": 256},
+    "batch_size=1024": {"batch_size": 1024},
+    "embedding_dim=256": {"embedding_dim": 256},
+    "embedding_dim=1024": {"embedding_dim": 1024},
     "activation=linear": {"activation": "linear"},
-    "hidden=512": {"hidden": [512]},
+    "hidden_layer_sizes=512": {"hidden_layer_sizes": [512]},
     "loss=softmax": {"loss": "softmax"},
     "loss=margin": {"loss": "margin"},
     "loss=negative-mining": {"loss": "negative-mining"},
@@ -76,10 +80,10 @@ COLUMNS = {
     **{metric: (metric, "{:.2f}") for metric in METRICS},
     "P@1, difference": ("difference P@1", "{}"),
     "PSP@1, difference": ("difference PSP@1", "{}"),
-    "nDCG@5 held out": ("held_out", "{:.2f}"),
+    "validation nDCG@5": ("validation", "{:.2f}"),
     "P@1 in training": ("train P@1", "{:.2f}"),
     "gap": ("gap", "{:.2f}"),
-    "passes": ("passes", "{}"),
+    "epochs": ("epochs", "{}"),
     "train s": ("seconds", "{:.0f}"),
     "peak MB": ("peak_memory_mb", "{:.0f}"),
     "predict us/row": ("predict_us", "{:.0f}"),
@@ -112,15 +116,15 @@ def main() -> int:
 
 
 def run(name: str, variant: str, data: Path, threads: int | None) -> dict[str, Any]:
-    """Train one variant and take its figures; its ranking is kept for the differences of others."""
+    """Train and measure one variant; its ranking is kept to compare others with."""
     folder = prepare(name, data, CACHE, as_is=True)
     X, Y, X_test, Y_test = (
         sp.csr_array(sp.load_npz(folder / f"{part}.{matrix}.npz")) for part in ("train", "test") for matrix in "XY"
     )
     params = dict(VARIANTS.get(variant) or given(variant))
-    if "strength" in params:
-        params["strength"] *= Y.shape[1]
-    learner = longtail.recipe("dismec" if variant == "dismec" else "glas", threads=threads, **params)
+    if "regulariser_weight" in params:
+        params["regulariser_weight"] *= Y.shape[1]
+    learner = longtail.recipe("dismec" if variant == "dismec" else "glas", n_jobs=threads, **params)
     start = time.perf_counter()
     learner.fit(X, Y)
     seconds = time.perf_counter() - start
@@ -146,14 +150,14 @@ def run(name: str, variant: str, data: Path, threads: int | None) -> dict[str, A
             apart = found[metric]
             figures[f"difference {metric}"] = f"{apart.difference:+.2f} ({apart.low:+.2f} to {apart.high:+.2f})"
     if variant != "dismec":
-        figures["passes"] = len(learner.history_["loss"])
-        figures["held_out"] = max(learner.history_["held_out"])
+        figures["epochs"] = len(learner.history_["loss"])
+        figures["validation"] = max(learner.history_["validation"])
         figures["rows_per_second"] = float(np.mean(learner.history_["rows_per_second"]))
     return figures
 
 
 def base_of(variant: str) -> str:
-    """What a variant is compared with: GLaS with the same dropout and seed for another regulariser, else the recipe."""
+    """Return what to compare with: GLaS with the same dropout and seed for other regularisers, else the recipe."""
     parts = variant.split(",")
     if not parts[0].startswith("regulariser="):
         return "glas"
@@ -161,7 +165,7 @@ def base_of(variant: str) -> str:
 
 
 def given(variant: str) -> dict[str, Any]:
-    """Parameters of a variant that has no name, as name=value and commas between them."""
+    """Return the parameters of a variant without a name, given as name=value,name=value."""
     pairs = (part.split("=", 1) for part in variant.split(",") if "=" in part)
     return {name: _value(text) for name, text in pairs}
 
@@ -180,29 +184,31 @@ def _seconds(call: Any) -> float:
 
 
 def markdown(report: dict[str, Any]) -> str:
-    """Tables of all data sets."""
+    """Return the tables of all data sets."""
     lines = [machine(report), "", DIFFERENCES, ""]
     for name in (name for name in DATASETS if name in report):
         found = report[name]
         rows = [found[variant] for variant in (*VARIANTS, *(set(found) - set(VARIANTS))) if variant in found]
         lines += [f"### {name}", "", *table(COLUMNS, rows), ""]
-        lines += ["| compared | measured | wanted | reached |", "|---|---|---|---|", *_bars(name, found), ""]
+        lines += ["| compared | measured | target | reached |", "|---|---|---|---|", *_bars(name, found), ""]
     return "\n".join(lines)
 
 
 def _bars(name: str, found: dict[str, Any]) -> Iterator[str]:
-    keep = max(("", ",keep=1"), key=lambda keep: _mean_of_seeds(found, "glas", keep).get("held_out", 0.0))
-    means = {regulariser: _mean_of_seeds(found, regulariser, keep) for regulariser in REGULARISERS}
+    dropout = max(
+        ("", ",input_dropout=0"), key=lambda dropout: _mean_of_seeds(found, "glas", dropout).get("validation", 0.0)
+    )
+    means = {regulariser: _mean_of_seeds(found, regulariser, dropout) for regulariser in REGULARISERS}
     means = {regulariser: mean for regulariser, mean in means.items() if mean}
     if len(means) > 1 and "glas" in means:
-        where = f"mean of {means['glas']['seeds']} seeds, with the dropout that does best on rows held out"
+        where = f"mean of {means['glas']['seeds']} seeds, with the dropout that is best on validation rows"
         for metric in ("P@1", "PSP@1"):
             listed = ", ".join(f"{regulariser} {mean[metric]:.2f}" for regulariser, mean in means.items())
             best = max(mean[metric] for regulariser, mean in means.items() if regulariser != "glas")
-            what = f"{metric} over the best other regulariser, {where}{keep or ', that of the recipe'} ({listed})"
+            what = f"{metric} over the best other regulariser, {where}{dropout or ', that of the recipe'} ({listed})"
             yield _bar(what, means["glas"][metric] - best, -0.3)
-        if "regulariser=None,keep=1" in found:
-            more = found["regulariser=None,keep=1"]["gap"] - found["glas"]["gap"]
+        if "regulariser=None,input_dropout=0" in found:
+            more = found["regulariser=None,input_dropout=0"]["gap"] - found["glas"]["gap"]
             yield _bar("gap without regulariser and dropout over that of glas (table 2)", more, 0.0)
     if name == "eurlex57k" and "glas" in found:
         ours = found["glas"]
@@ -213,14 +219,14 @@ def _bars(name: str, found: dict[str, Any]) -> Iterator[str]:
         yield _bar("peak memory, GB", ours["peak_memory_mb"] / 1e3, 4.0, below=True)
 
 
-def _mean_of_seeds(found: dict[str, Any], regulariser: str, keep: str) -> dict[str, float]:
-    """Mean figures of the runs with a regulariser and a dropout that differ in the seed alone."""
-    plain = f"regulariser={regulariser}{keep}" if regulariser != "glas" else keep[1:]
-    seeded = [",".join(filter(None, (plain, f"seed={seed}"))) for seed in (1, 2)]
+def _mean_of_seeds(found: dict[str, Any], regulariser: str, dropout: str) -> dict[str, float]:
+    """Return means over the runs with a regulariser and a dropout that differ only in the seed."""
+    plain = f"regulariser={regulariser}{dropout}" if regulariser != "glas" else dropout[1:]
+    seeded = [",".join(filter(None, (plain, f"random_state={seed}"))) for seed in (1, 2)]
     rows = [found[variant] for variant in (plain or "glas", *seeded) if variant in found]
     if not rows:
         return {}
-    names = (*METRICS, "gap", "held_out")
+    names = (*METRICS, "gap", "validation")
     return {"seeds": len(rows), **{key: float(np.mean([row[key] for row in rows])) for key in names}}
 
 
@@ -235,10 +241,15 @@ def _options() -> argparse.Namespace:
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=Path(__file__).resolve().parents[2] / "shared" / "data")
-    parser.add_argument("--datasets", type=names, default=list(DATASETS), help="semicolons between them")
-    parser.add_argument("--variants", type=names, default=list(VARIANTS), help="or others, as name=value,name=value")
+    parser.add_argument("--datasets", type=names, default=list(DATASETS), help="data sets, separated by semicolons")
+    parser.add_argument(
+        "--variants",
+        type=names,
+        default=list(VARIANTS),
+        help="variants, separated by semicolons; others as name=value,name=value",
+    )
     parser.add_argument("--threads", type=int, help="all cores by default; scores are the same for any number")
-    parser.add_argument("--again", action="store_true", help="measure also what the results hold already")
+    parser.add_argument("--again", action="store_true", help="measure again what the results contain already")
     parser.add_argument("--run", nargs=2, metavar=("DATASET", "VARIANT"), help=argparse.SUPPRESS)
     return parser.parse_args()
 

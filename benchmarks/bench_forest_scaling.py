@@ -1,8 +1,8 @@
-"""How trees over rows grow: training with the rows, prediction with the labels.
+"""How instance trees scale: training with the number of rows, prediction with the number of labels.
 
-Training: rows of eurlex57k, a few trees each. Prediction: generated data with a power law, one thread for single rows.
-What is wanted: training close to N log N, single rows with fifty trees under 1.5 ms at any size, prediction no worse
-than logarithmic in the labels.
+Training: rows of eurlex57k, a few trees. Prediction: synthetic data with a power law, one thread for single rows.
+Targets: training close to N log N, single rows with fifty trees under 1.5 ms at any size, prediction no worse than
+logarithmic in the labels.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import scipy.sparse as sp
 
 import longtail
 from data import prepare
-from longtail.corpus import generate
+from longtail.data import generate
 from measure import CACHE, RESULTS, machine, table, write
 
 SIZES = {10_000: (50_000, 20_000), 100_000: (100_000, 50_000), 1_000_000: (200_000, 100_000)}
@@ -67,12 +67,12 @@ def grow_rows(source: Path) -> list[dict[str, Any]]:
     """Train on an eighth of the rows, a quarter, a half and all."""
     folder = prepare("eurlex57k", source, CACHE, as_is=True)
     X, Y = (sp.csr_array(sp.load_npz(folder / f"train.{part}.npz")) for part in "XY")
-    longtail.recipe("fastxml", trees=2).fit(X[:200], Y[:200])
+    longtail.recipe("fastxml", n_trees=2).fit(X[:200], Y[:200])
     order, found = np.random.default_rng(0).permutation(X.shape[0]), []
     for share in ROW_SHARES:
         rows = np.sort(order[: len(order) // share])
         start = time.perf_counter()
-        longtail.recipe("fastxml", trees=TRAINING_TREES, threads=2).fit(X[rows], Y[rows])
+        longtail.recipe("fastxml", n_trees=TRAINING_TREES, n_jobs=2).fit(X[rows], Y[rows])
         seconds = time.perf_counter() - start
         found.append({"rows": len(rows), "train_seconds": seconds})
         print(found[-1], flush=True)
@@ -85,10 +85,10 @@ def _n_log_n(n: float) -> float:
 
 
 def grow_labels(n_labels: int, trees: int) -> dict[str, Any]:
-    """Train trees on generated data and predict rows, all at once and one by one."""
+    """Train trees on synthetic data and predict rows, all at once and one by one."""
     n_rows, n_features = SIZES.get(n_labels, (max(50_000, n_labels // 5), max(20_000, n_labels // 10)))
-    train, test = generate(n_rows, n_labels, n_features, seed=0, test_rows=4000)
-    recipe = longtail.recipe("fastxml", trees=trees, threads=2)
+    train, test = generate(n_rows, n_labels, n_features, random_state=0, test_rows=4000)
+    recipe = longtail.recipe("fastxml", n_trees=trees, n_jobs=2)
     estimate = recipe.estimate(train.X, train.Y)
     start = time.perf_counter()
     forest = recipe.fit(train.X, train.Y)
@@ -96,7 +96,7 @@ def grow_labels(n_labels: int, trees: int) -> dict[str, Any]:
     forest.predict_topk(test.X[:100])
     batch = min(_seconds(lambda: forest.predict_topk(test.X)) for _ in range(3))
     rows = [test.X[[row]] for row in range(CALLS)]
-    forest.set_params(threads=1).predict_topk(rows[0])
+    forest.set_params(n_jobs=1).predict_topk(rows[0])
     single = 1e6 * np.array([_seconds(lambda row=row: forest.predict_topk(row)) for row in rows])
     figures = {
         "labels": n_labels, "trees": trees, "rows": n_rows, "features": n_features, "train_seconds": seconds,
@@ -116,14 +116,14 @@ def _seconds(call: Any) -> float:
 
 
 def markdown(report: dict[str, Any]) -> str:
-    """Tables of both, with the growth from size to size."""
+    """Return both tables, with the growth between sizes."""
     by_rows = sorted(report.get("rows", {}).values(), key=lambda row: row["rows"])
     by_labels = sorted(report.get("labels", {}).values(), key=lambda row: row["labels"])
     lines = [
         machine(report), "",
         f"Training of {TRAINING_TREES} trees (fastxml) on rows of eurlex57k, two threads; the last column is time over "
         "N log N, beside that of the fewest rows.", "", *table(ROW_COLUMNS, by_rows), "",
-        "fastxml on generated data; batches on two threads, single rows on one.", "",
+        "fastxml on synthetic data; batches on two threads, single rows on one.", "",
         *table(LABEL_COLUMNS, by_labels), "",
     ]  # fmt: skip
     for small, large in pairwise(by_labels):
@@ -141,7 +141,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--data", type=Path, default=Path(__file__).resolve().parents[2] / "shared" / "data")
     parser.add_argument("--sizes", type=lambda text: [int(size) for size in text.split(",")], default=list(SIZES))
     parser.add_argument("--trees", type=int, default=TREES)
-    parser.add_argument("--labels-only", action="store_true", help="leave out the growth with the rows")
+    parser.add_argument("--labels-only", action="store_true", help="skip the measurement by rows")
     return parser.parse_args()
 
 

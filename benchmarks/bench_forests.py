@@ -1,7 +1,7 @@
-"""Trees over rows: FastXML, PfastXML and PfastreXML beside their published figures and beside Parabel.
+"""Instance trees: FastXML, PfastXML and PfastreXML against their published figures and against Parabel.
 
-Rows keep the values that they come with, as in the published systems: only the tf-idf of eurlex57k and tate-subjects
-has unit length. Each repetition grows its trees from another seed: scores are their mean, times the best of them.
+Rows are not normalised, as in the published systems: only the tf-idf of eurlex57k and tate-subjects has unit length.
+Each repetition uses another seed: scores are the mean, times the best.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Forest(Longtail):
 
     def fit(self) -> None:
         """Train the recipe."""
-        self.learner = longtail.recipe(self.recipe, threads=self.threads, seed=self.seed).fit(self.X, self.Y)
+        self.learner = longtail.recipe(self.recipe, n_jobs=self.threads, random_state=self.seed).fit(self.X, self.Y)
 
     def more(self, X: sp.csr_matrix) -> dict[str, float]:
         """Find the centroids again, alone."""

@@ -2,8 +2,8 @@
 
 napkinXC takes rankings as lists of lists or as a CSR matrix of scores; both are measured, CSR on the first rows only
 because it takes minutes. Its inputs are built outside the timing, and the ratio is to the faster of the two. longtail's
-time is that of the whole call from a TopK and a CSR matrix, checks of the input included; it gives R, coverage, the
-second PSnDCG and the counts of each label besides.
+time is that of the whole call from a TopK and a CSR matrix, input checks included; it also computes R, coverage, the
+second PSnDCG and the counts per label.
 """
 
 from __future__ import annotations
@@ -121,8 +121,8 @@ def _load(folder: Path) -> tuple[np.ndarray, sp.csr_matrix, np.ndarray]:
 
 
 def _longtail(folder: Path) -> dict[str, Any]:
-    from longtail.engine.topk import TopK
     from longtail.metrics import evaluate
+    from longtail.topk import TopK
 
     ranked, Y, inverse_propensity = _load(folder)
     places = np.where(ranked >= 0, np.arange(K, 0, -1), -np.inf).astype(np.float32)

@@ -1,8 +1,8 @@
-"""Networks over texts: their accuracy on real data, and that a step doesn't grow with the labels.
+"""Networks over texts: accuracy on real data, and time per training step by number of labels.
 
-Each run has a process of its own. A variant is a recipe, or a recipe with parameters behind it, as
-``xgrank passes=3 features.max_length=64 label_texts=none``. What is wanted stands under the tables. ``--steps``
-measures a step of X-GRank with clusters for growing numbers of labels instead.
+Each run has its own process. A variant is a recipe, optionally followed by parameters, such as
+``xgrank epochs=3 features.max_length=64 label_texts=none``. Targets are printed under the tables. ``--steps`` measures
+the training step of XGrank with clusters for growing numbers of labels instead.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ import numpy as np
 import scipy.sparse as sp
 
 import longtail
-from longtail.app.cli.arguments import parse_settings
-from longtail.app.cli.train import compose
-from longtail.engine.memory import peak_memory
+from longtail.cli.arguments import parse_settings
 from longtail.metrics import bootstrap, compare, evaluate
+from longtail.recipes.compose import compose
+from longtail.runtime.memory import peak_memory
 from measure import CACHE, RESULTS, machine, table, write
 
 METRICS = ("P@1", "P@3", "P@5", "PSP@1", "PSP@3", "PSP@5", "PSnDCG@5", "nDCG@5")
@@ -31,45 +31,45 @@ SCORED = ("PSP@1", "PSP@3", "PSP@5", "PSnDCG@3", "PSnDCG@5")  # PSnDCG@1 is PSP@
 SHORT = "features.max_length=64"
 VECTORS = "encoder.vectors=benchmarks/.cache/glove.npz"  # longtail data vectors makes it
 SMALL = (
-    f"{VECTORS} passes=5 encoder.hidden=64 head.hidden=[32] {SHORT} batch=64 at_once=64 rate=0.002 head_rate=0.002 "
-    "precision=bfloat16"
+    f"{VECTORS} epochs=5 encoder.hidden_size=64 head.hidden_layer_sizes=[32] {SHORT} "
+    "batch_size=64 micro_batch_size=64 learning_rate=0.002 head_learning_rate=0.002 precision=bfloat16"
 )
-FAST = "encoder=word-bag rate=0.006 head_rate=0.006 batch=128 at_once=128"  # minutes
+FAST = "encoder=word-bag learning_rate=0.006 head_learning_rate=0.006 batch_size=128 micro_batch_size=128"  # minutes
 TUNED = f"{SHORT} encoder.freeze=3"  # three of six layers are trained
-APLC = f"{FAST} head.hidden=256 passes=8"
+APLC = f"{FAST} head.hidden_size=256 epochs=8"
 EMBEDDING = "features=tfidf+embedding features.embedding.max_length=64"
 WEIGHTINGS = ("", "pw-", "pw-cb-")
-SPLITS, DRAWINGS = ("train", "test"), 500
+SPLITS, RESAMPLES = ("train", "test"), 500
 VARIANTS = {
     "debian-tags": (
         "dismec",
         f"dismec {EMBEDDING}",
-        f"xgrank passes=4 {TUNED} checks=2",
-        f"xgrank passes=4 {TUNED} checks=2 label_texts=none",
-        f"xgrank passes=4 {TUNED} checks=2 row_power=0",
-        f"xgrank-bce passes=4 {TUNED} checks=2",
-        f"xgrank {FAST} passes=8 row_power=0",
-        f"xgrank {FAST} passes=8 row_power=0 label_texts=none",
-        f"xgrank-bce {FAST} passes=8",
+        f"xgrank epochs=4 {TUNED} evals_per_epoch=2",
+        f"xgrank epochs=4 {TUNED} evals_per_epoch=2 label_texts=none",
+        f"xgrank epochs=4 {TUNED} evals_per_epoch=2 row_power=0",
+        f"xgrank-bce epochs=4 {TUNED} evals_per_epoch=2",
+        f"xgrank {FAST} epochs=8 row_power=0",
+        f"xgrank {FAST} epochs=8 row_power=0 label_texts=none",
+        f"xgrank-bce {FAST} epochs=8",
         *(f"{weighting}attentionxml {SMALL}" for weighting in WEIGHTINGS),
         *(f"{weighting}aplc-xlnet {APLC}" for weighting in WEIGHTINGS),
     ),
     "tate-subjects": (
         "dismec",
-        *(f"{weighting}attentionxml {SMALL} head.flat_below=300 head.candidates=10" for weighting in WEIGHTINGS),
+        *(f"{weighting}attentionxml {SMALL} head.flat_below=300 head.top_k=10" for weighting in WEIGHTINGS),
         *(f"{weighting}aplc-xlnet {APLC}" for weighting in WEIGHTINGS),
     ),
     "eurlex57k": (
         "dismec",
         f"dismec {EMBEDDING}",
-        "word-bag passes=14 rate=0.006 head_rate=0.006 batch=128",  # the recipe's own
+        "word-bag epochs=14 learning_rate=0.006 head_learning_rate=0.006 batch_size=128",  # the recipe's own
     ),
 }
 COLUMNS = {
     "variant": ("variant", "{}"),
     **{metric: (metric, "{:.2f}") for metric in ("P@1", "P@3", "P@5", "PSP@1", "PSP@3", "PSP@5")},
     "P@5, difference to dismec": ("difference P@5", "{}"),
-    "checks": ("checks", "{}"),
+    "evaluations": ("evaluations", "{}"),
     "train min": ("minutes", "{:.1f}"),
     "predict ms/row": ("predict_ms", "{:.2f}"),
     "peak MB": ("peak_memory_mb", "{:.0f}"),
@@ -85,8 +85,8 @@ STEP_COLUMNS = {
     "labels": ("labels", "{:,}"),
     "clusters": ("clusters", "{:,}"),
     "step ms": ("ms", "{:.1f}"),
-    "of 10,000 labels": ("ratio", "{:.2f}"),
-    "more memory in steps, MB": ("memory_mb", "{:.0f}"),
+    "relative to 10,000 labels": ("ratio", "{:.2f}"),
+    "memory growth, MB": ("memory_mb", "{:.0f}"),
 }
 
 
@@ -127,22 +127,22 @@ def main() -> int:
 
 
 def run(name: str, variant: str, data: Path, threads: int | None) -> dict[str, Any]:
-    """Train one variant and take its figures; its ranking is kept for the differences of others."""
+    """Train and measure one variant; its ranking is kept to compare others with."""
     from longtail.store import Model
 
     recipe, *settings = variant.split(" ")
     train, test = parts_of(name, data)
     parameters = parse_settings(settings)
     with_texts = parameters.pop("label_texts", "names") != "none"
-    plan = compose(recipe, parameters, longtail.JainPropensity(), threads=threads, seed=0, memory_limit=None)
+    plan = compose(recipe, parameters, longtail.JainPropensity())
     if with_texts and getattr(plan.learner, "reads_label_texts", False):
         plan.set_params(learner__label_texts=train.label_names)
     start = time.perf_counter()
-    with longtail.show_progress():
+    with longtail.config_context(n_jobs=threads), longtail.show_progress():
         plan.fit(train.texts, train.Y)
     seconds = time.perf_counter() - start
     model = Model(plan, label_names=train.label_names)
-    truth, inverse = model.truth_and_weights(test)
+    truth, _, inverse = model.truth(test)
     start = time.perf_counter()
     top = model.predict_topk(test, 5)
     predict = time.perf_counter() - start
@@ -152,7 +152,7 @@ def run(name: str, variant: str, data: Path, threads: int | None) -> dict[str, A
     figures |= {f"half {metric}": (scores[metric].high - scores[metric].low) / 2 for metric in METRICS}
     figures["predict_ms"] = 1e3 * predict / test.n_rows
     history = getattr(plan.learner_, "history_", {})
-    figures |= {"checks": len(history.get("loss", [])), "history": history}
+    figures |= {"evaluations": len(history.get("loss", [])), "history": history}
     ranking_of(name, variant).parent.mkdir(parents=True, exist_ok=True)
     np.save(ranking_of(name, variant), top.labels)
     if variant != "dismec" and ranking_of(name, "dismec").exists():
@@ -167,29 +167,29 @@ def run(name: str, variant: str, data: Path, threads: int | None) -> dict[str, A
 
 
 def place_of(name: str, variant: str) -> Path:
-    """Where a trained variant is kept."""
+    """Return the directory of a trained variant."""
     return CACHE / "networks" / name / variant.replace(" ", "_").replace("=", "-").replace("/", "-")
 
 
 def ranking_of(name: str, variant: str) -> Path:
-    """Where its five best labels of the test rows are kept."""
+    """Return the file with the five best labels of each test row."""
     return CACHE / "rankings" / name / f"{place_of(name, variant).name}.npy"
 
 
 def blend(name: str, first: str, second: str, data: Path) -> dict[str, Any]:
-    """Two trained variants as one, weights found on the dev rows, beside each of them on the test rows."""
-    from longtail.corpus import load
+    """Blend two trained variants with weights from the dev rows, and compare the blend with both on the test rows."""
+    from longtail.data import load
     from longtail.learners import Blend
     from longtail.store import Model
 
     models = [Model.load(place_of(name, variant)) for variant in (first, second)]
     dev = load(data / name / "dev.jsonl.xz", label_names=models[0].label_names)
     test = load(data / name / "test.jsonl.xz", label_names=models[0].label_names)
-    truth, _ = models[0].aligned_labels(dev)
+    truth, _, _ = models[0].truth(dev)
     learner = Blend(names=[first, second])
     learner.join([model.learner for model in models], models[0].rows(dev), truth[:, : models[0].n_labels])
     models.append(Model(learner, label_names=models[0].label_names))
-    truth, inverse = models[-1].truth_and_weights(test)
+    truth, _, inverse = models[-1].truth(test)
     tops = [model.predict_topk(test, 5) for model in models]
     scores = [bootstrap(top, truth, inverse_propensity=inverse) for top in tops]
     figures: dict[str, Any] = {"variant": f"blend of {first} and {second}", "weights": learner.weights_.tolist()}
@@ -203,8 +203,8 @@ def blend(name: str, first: str, second: str, data: Path) -> dict[str, Any]:
 
 
 def parts_of(name: str, data: Path) -> tuple[Any, Any]:
-    """Training and test rows as texts, with the same label ids."""
-    from longtail.corpus import load
+    """Return training and test rows as texts, with the same label ids."""
+    from longtail.data import load
 
     files = [f"{name}:{part}" if name.startswith("debian") else data / name / f"{part}.jsonl.xz" for part in SPLITS]
     train = load(files[0])
@@ -212,7 +212,7 @@ def parts_of(name: str, data: Path) -> tuple[Any, Any]:
 
 
 def base_of(variant: str) -> str | None:
-    """What a variant is compared with: the same without the weighting, or without what it adds."""
+    """Return the variant to compare with: the same without the weighting, or without what it adds."""
     for added in ("pw-cb-", "pw-"):
         if variant.startswith(added):
             return variant.removeprefix(added)
@@ -224,7 +224,7 @@ def base_of(variant: str) -> str | None:
 
 
 def pairs(name: str, known: dict[str, Any], data: Path) -> dict[str, Any]:
-    """Differences of variants to what they are compared with, on the same test rows; intervals from drawn rows."""
+    """Return differences between variants and their bases on the same test rows, with bootstrap intervals."""
     wanted = [
         (variant, base)
         for variant in known
@@ -236,11 +236,11 @@ def pairs(name: str, known: dict[str, Any], data: Path) -> dict[str, Any]:
     counts = np.pad(train.label_counts, (0, test.n_labels - train.n_labels))
     inverse = longtail.JainPropensity().inverse(counts, train.n_rows)
     rng, found = np.random.default_rng(0), {}
-    drawn = [np.arange(test.n_rows), *(rng.integers(0, test.n_rows, test.n_rows) for _ in range(DRAWINGS))]
+    resamples = [np.arange(test.n_rows), *(rng.integers(0, test.n_rows, test.n_rows) for _ in range(RESAMPLES))]
     for variant, base in wanted:
         tops = [np.load(ranking_of(name, one)) for one in (base, variant)]
         rows: dict[str, list[float]] = {}
-        for chosen in drawn:
+        for chosen in resamples:
             one, other = (evaluate(top[chosen], test.Y[chosen], inverse_propensity=inverse) for top in tops)
             apart = {metric: other[metric] - one[metric] for metric in (*SCORED, "P@1", "P@5")}
             apart["mean"] = float(np.mean([apart[metric] for metric in SCORED]))
@@ -255,9 +255,9 @@ def pairs(name: str, known: dict[str, Any], data: Path) -> dict[str, Any]:
 
 
 def step_times(threads: int | None) -> list[dict[str, Any]]:
-    """Time of a step of X-GRank with clusters, for growing numbers of labels.
+    """Measure a training step of XGrank with clusters, for growing numbers of labels.
 
-    The encoder is that of the recipe, or a small CNN, beside which the head shows more.
+    The encoder is that of the recipe, or a small CNN, so that the head takes a larger share of the time.
     """
     rows: list[dict[str, Any]] = []
     for encoder in ("minilm", "cnn"):
@@ -273,13 +273,12 @@ def step_times(threads: int | None) -> list[dict[str, Any]]:
 
 
 def one_step(encoder: str, labels: int, threads: int | None) -> dict[str, Any]:
-    """Best time of some steps, with rows of 64 tokens."""
-    from longtail.engine.pool import thread_count
-    from longtail.engine.torch_threads import one_torch_thread
+    """Return the best time of 15 steps with rows of 64 tokens."""
+    from longtail.config import own_jobs
     from longtail.learners import CNN, NeuralClassifier, Pretrained, RankingHead
     from longtail.learners.neural.batches import TokenRows
-    from longtail.learners.neural.parallel import Place
-    from longtail.learners.neural.training import Trainer
+    from longtail.learners.neural.training import TrainableNetwork
+    from longtail.runtime.library_threads import one_torch_thread
 
     rng = np.random.default_rng(0)
     n = max(20_000, labels // 4)
@@ -288,21 +287,22 @@ def one_step(encoder: str, labels: int, threads: int | None) -> dict[str, Any]:
     Y = sp.csr_array((np.ones(n * 5, np.float32), own.ravel(), np.arange(0, 5 * n + 1, 5)), shape=(n, labels))
     Y.sum_duplicates()
     Y.data[:] = 1
-    head = RankingHead(dimensions=512, cluster_size=64, flat_below=0, retrieved=32)
+    head = RankingHead(embedding_dim=512, cluster_size=64, flat_below=0, retrieved=32)
     body = CNN() if encoder == "cnn" else Pretrained("minilm", layers=5)
-    learner = NeuralClassifier(encoder=body, head=head, loss="grank", threads=threads)
+    learner = NeuralClassifier(encoder=body, head=head, loss="grank", n_jobs=threads)
     learner.n_rows_, learner.label_counts_ = n, np.bincount(Y.indices, minlength=labels)
     tokens = TokenRows(X)
-    (level,) = head.levels(tokens, Y, None, 0, threads)
-    with one_torch_thread():
+    (level,) = head.levels(tokens, Y, None, 0)
+    with one_torch_thread(), own_jobs(threads):
         network = learner._begin(learner.encoder, head, level, tokens, X.shape[1], [])
-        trainer = Trainer(network, tokens, Y, None, learner._settings(), thread_count(threads), Place())
-        times, running = [], trainer.run(0)
-        next(running)
+        model = TrainableNetwork(network, tokens, Y, None, learner)
+        times = []
+        model.start_epoch(0)
+        model.training_step(0)
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        for _ in range(15):
+        for step in range(1, 16):
             start = time.perf_counter()
-            next(running)
+            model.training_step(step)
             times.append(time.perf_counter() - start)
         after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     clusters = len(level.arrays["members"])
@@ -316,7 +316,7 @@ def one_step(encoder: str, labels: int, threads: int | None) -> dict[str, Any]:
 
 
 def markdown(report: dict[str, Any]) -> str:
-    """Tables of all data sets."""
+    """Return the tables of all data sets."""
     lines = [machine(report), ""]
     for name in (name for name in report if name in VARIANTS):
         lines += [f"### {name}", "", *table(COLUMNS, list(report[name].values())), ""]
@@ -330,10 +330,10 @@ def markdown(report: dict[str, Any]) -> str:
         ]
         lines.append("")
     if "steps" in report:
-        lines += ["### A step of X-GRank with clusters", "", *table(STEP_COLUMNS, report["steps"]["rows"]), ""]
+        lines += ["### A step of XGrank with clusters", "", *table(STEP_COLUMNS, report["steps"]["rows"]), ""]
         lines.append(
-            "32 rows of 64 tokens; 32 clusters of 64 labels are retrieved, vectors of 512. Wanted: a step with 100,000 "
-            "labels takes at most 1.5 times that with 10,000."
+            "32 rows of 64 tokens; 32 clusters of 64 labels are retrieved; embeddings of size 512. Target: a step with "
+            "100,000 labels takes at most 1.5 times as long as one with 10,000."
         )
     return "\n".join(lines) + "\n"
 
@@ -344,14 +344,17 @@ def _options() -> argparse.Namespace:
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=Path(__file__).resolve().parents[2] / "shared" / "data")
-    parser.add_argument("--datasets", type=names, default=list(VARIANTS), help="semicolons between them")
-    parser.add_argument("--variants", type=names, help="recipes with parameters, semicolons between them")
+    parser.add_argument("--datasets", type=names, default=list(VARIANTS), help="data sets, separated by semicolons")
+    parser.add_argument("--variants", type=names, help="recipes with parameters, separated by semicolons")
     parser.add_argument("--threads", type=int, help="all cores by default; scores are the same for any number")
-    parser.add_argument("--steps", action="store_true", help="measure a step for growing numbers of labels")
+    parser.add_argument("--steps", action="store_true", help="measure training steps for growing numbers of labels")
     parser.add_argument(
-        "--blend", nargs=3, metavar=("DATASET", "VARIANT", "VARIANT"), help="join two trained variants, on the dev rows"
+        "--blend",
+        nargs=3,
+        metavar=("DATASET", "VARIANT", "VARIANT"),
+        help="blend two trained variants, with weights from the dev rows",
     )
-    parser.add_argument("--again", action="store_true", help="measure also what the results hold already")
+    parser.add_argument("--again", action="store_true", help="measure again what the results contain already")
     parser.add_argument("--step", nargs=2, metavar=("ENCODER", "LABELS"), help=argparse.SUPPRESS)
     parser.add_argument("--run", nargs=2, metavar=("DATASET", "VARIANT"), help=argparse.SUPPRESS)
     return parser.parse_args()

@@ -3,7 +3,7 @@
 Usage: python benchmarks/bench_readers.py [FILE] [--repeats N] [--json]
 
 FILE is a file in XC text format; without it, eurlex57k's training file among the shared benchmark data. The two readers
-take turns, and the best time of each counts. scikit-learn gets the file without its header line, as it wants it.
+alternate, and the best time of each counts. scikit-learn gets the file without its header line.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 from sklearn.datasets import load_svmlight_file
 
-from longtail.corpus import read_xc
-from longtail.corpus.streams import ByteReader
+from longtail.data import read_xc
+from longtail.data.streams import ByteReader
 
 DEFAULT = Path(__file__).resolve().parents[2] / "shared" / "data" / "eurlex57k" / "train.txt.xz"
 

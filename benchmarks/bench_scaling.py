@@ -1,6 +1,6 @@
-"""How training time grows with labels and rows, and how close the kernel comes to what the processor can do.
+"""How training time scales with labels and rows, and the throughput of the kernel compared with the processor's peak.
 
-The data are synthetic: feature and label frequencies follow a power law, and each label likes a few features.
+The data are synthetic: feature and label frequencies follow a power law, and each label has a few typical features.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import scipy.sparse as sp
 from numba import njit
 
 from longtail import OneVsRest
-from longtail.engine.lanes import LANES, lane_dot
+from longtail.kernels.lanes import LANES, lane_dot
 
 RESULTS = Path(__file__).resolve().parent / "results"
 ROWS, LABELS, FEATURES = 20_000, 2_000, 30_000
@@ -50,7 +50,7 @@ def train_seconds(n_rows: int, n_labels: int, threads: int, repeat: int) -> floa
     times = []
     for _ in range(repeat):
         started = time.perf_counter()
-        OneVsRest(threads=threads, max_passes=10).fit(X, Y)
+        OneVsRest(n_jobs=threads, max_iter=10).fit(X, Y)
         times.append(time.perf_counter() - started)
     return min(times)
 

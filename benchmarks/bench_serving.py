@@ -1,9 +1,9 @@
-"""The server under load, on loopback: single texts at a rate, twice what it can do, reloads, and how fast it starts.
+"""The server under load, on loopback: single texts at a fixed rate, twice its capacity, reloads, and start-up time.
 
-The server and the load are processes of their own that share the machine's cores. Bars: p50 under 3 ms and p99 under
-15 ms for single texts at 100 requests a second; ten minutes at twice the capacity without a crash, without growing and
-with an answer to every request; no request dropped while a new version is loaded; ready in 3 seconds, once kernels are
-compiled.
+The server and the load generator are separate processes that share the machine's cores. Targets: p50 under 3 ms and p99
+under 15 ms for single texts at 100 requests per second; ten minutes at twice the capacity without a crash, without
+memory growth and with an answer to every request; no request dropped while a new version is loaded; ready in 3 seconds,
+once kernels are compiled.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ import numpy as np
 
 from measure import CACHE, HERE, RESULTS, machine, write
 
-START = "from longtail.app.cli import main; main()"
+START = "from longtail.cli import main; main()"
 BARS = {"p50_ms": 3.0, "p99_ms": 15.0, "start_seconds": 3.0}
 WARM_UP = 0.2  # share of a run after which memory must not grow
 GROWTH = 0.03
@@ -281,14 +281,14 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--model", type=Path, default=None, help="model directory; trained on the data set if not given"
     )
-    parser.add_argument("--texts", type=int, default=2000, help="test texts that are sent in turn")
+    parser.add_argument("--texts", type=int, default=2000, help="number of test texts to send")
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--rate", type=float, default=100.0)
     parser.add_argument("--starts", type=int, default=3)
     parser.add_argument("--latency-seconds", type=float, default=60.0)
     parser.add_argument("--overload-seconds", type=float, default=600.0)
     parser.add_argument("--reload-seconds", type=float, default=30.0)
-    parser.add_argument("--remark", default="", help="a sentence on the circumstances, for the results")
+    parser.add_argument("--remark", default="", help="a remark for the results")
     parser.add_argument(
         "--parts", type=lambda text: text.split(","), default=["start", "latency", "overload", "reload", "documents"]
     )

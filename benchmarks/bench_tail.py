@@ -1,8 +1,8 @@
-"""What goes around learners for the tail: the dial, RankNet, TAug and stacking, side by side.
+"""Methods for rare labels around other learners: the tail dial, RankNet, TAug and stacking.
 
-For each recipe: scores with intervals, the whole curve of its tail dial, time to train and to predict. RankNet is
-compared with the dial of its own base at equal P@1, and with a RankNet that was trained on scores of rows that the
-base had seen. What is wanted stands under each table.
+For each recipe: scores with intervals, the curve of its tail dial, training and prediction time. RankNet is compared
+with the dial of its own base at equal P@1, and with a RankNet trained on scores of rows that the base was trained on.
+Targets are printed under each table.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import scipy.sparse as sp
 import longtail
 from data import prepare
 from longtail.metrics import bootstrap, compare
-from longtail.tail import RankNet, dial_curve
+from longtail.rerank import RankNet, dial_curve
 from measure import CACHE, RESULTS, machine, table, write
 from tail_pictures import draw_fronts
 
@@ -40,7 +40,7 @@ COLUMNS = {
     "± PSP@1": ("half PSP@1", "{:.2f}"),
     "± PSP@5": ("half PSP@5", "{:.2f}"),
     "train s": ("train_seconds", "{:.1f}"),
-    "of it RankNet": ("ranknet_seconds", "{:.1f}"),
+    "RankNet s": ("ranknet_seconds", "{:.1f}"),
     "predict us/row": ("predict_us", "{:.0f}"),
 }
 AGAINST_DIAL = {
@@ -84,9 +84,9 @@ def main() -> int:
 
 
 def measure(recipe: str, data: Data) -> dict[str, Any]:
-    """Train a recipe and take its figures."""
+    """Train and measure a recipe."""
     X, Y, X_test, Y_test = data
-    learner = longtail.recipe(recipe, threads=2)
+    learner = longtail.recipe(recipe, n_jobs=2)
     with _timed_ranknet() as of_ranknet:
         start = time.perf_counter()
         learner.fit(X, Y)
@@ -112,7 +112,7 @@ def measure(recipe: str, data: Data) -> dict[str, Any]:
 
 
 def against_dial(net: RankNet, top: longtail.TopK, X: sp.csr_array, Y: sp.csr_array, inverse: Any) -> dict[str, Any]:
-    """Compare RankNet with the position of its base's dial that comes closest in P@1; of several, the highest."""
+    """Compare RankNet with the dial position of its base that is closest in P@1; of several, the highest."""
     wanted = longtail.evaluate(top, Y, ks=(1,))["P@1"]
     tails = [step / 20 for step in range(21)]
     at_1 = [longtail.evaluate(net.learner_.predict_topk(X, 1, tail=tail), Y, ks=(1,))["P@1"] for tail in tails]
@@ -124,7 +124,7 @@ def against_dial(net: RankNet, top: longtail.TopK, X: sp.csr_array, Y: sp.csr_ar
 
 
 def in_sample(net: RankNet, data: Data, inverse: Any) -> dict[str, float]:
-    """Scores of a RankNet from the same place that learns from rows which the base was trained on."""
+    """Return the scores of a RankNet trained on scores of rows that the base was trained on."""
     params = net.get_params(deep=False) | {"folds": 1, "tail": net.tail_}
     top = RankNet(**params).fit(data.X, data.Y).predict_topk(data.X_test, 5)
     scores = longtail.evaluate(top, data.Y_test, inverse_propensity=inverse)
@@ -132,7 +132,7 @@ def in_sample(net: RankNet, data: Data, inverse: Any) -> dict[str, float]:
 
 
 class _timed_ranknet:  # noqa: N801
-    """Adds up the seconds that the training of RankNet's blocks takes inside."""
+    """Sum the seconds of training RankNet itself."""
 
     def __enter__(self) -> list[float]:
         self._train, seconds = RankNet._train, [0.0]
@@ -156,8 +156,8 @@ def _seconds(call: Any) -> float:
 
 
 def markdown(report: dict[str, Any]) -> str:
-    """Tables of all data sets."""
-    lines = [machine(report), "", "± is half of a 95 % interval from drawings of the test rows.", ""]
+    """Return the tables of all data sets."""
+    lines = [machine(report), "", "± is half of a 95 % bootstrap interval.", ""]
     for name in (name for name in DATASETS if name in report):
         rows = [report[name][recipe] for recipe in RECIPES if recipe in report[name]]
         lines += [f"### {name}", "", *table(COLUMNS, rows), ""]
@@ -168,7 +168,7 @@ def markdown(report: dict[str, Any]) -> str:
         for row in (row for row in nets if "in_sample" in row):
             found = ", ".join(f"{metric} {row['in_sample'][metric]:.2f}" for metric in METRICS)
             lines += [f"{row['recipe']} trained on scores of rows that its base had seen: {found}.", ""]
-        lines += ["| compared | measured | wanted | reached |", "|---|---|---|---|", *_bars(name, report[name]), ""]
+        lines += ["| compared | measured | target | reached |", "|---|---|---|---|", *_bars(name, report[name]), ""]
     return "\n".join(lines)
 
 
@@ -193,10 +193,10 @@ def _bars(name: str, found: dict[str, Any]) -> Iterator[str]:
                 f"RankNet's training over {base}'s", net["ranknet_seconds"] / plain["train_seconds"], 1.0, below=True
             )
             yield _bar(
-                f"ranknet+{base}, time a row over {base}'s", net["predict_us"] / plain["predict_us"], 1.5, below=True
+                f"ranknet+{base}, time per row over {base}'s", net["predict_us"] / plain["predict_us"], 1.5, below=True
             )
     if name == "bibtex":
-        return  # of so many rows a label that there is no tail
+        return  # so many rows per label that there is no tail
     if {"bonsai", "taug+bonsai"} <= set(found):
         yield _bar("taug+bonsai, mean PSP", _mean(found["taug+bonsai"]) - _mean(found["bonsai"]), 1.0)
         yield _bar(
@@ -232,7 +232,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--data", type=Path, default=Path(__file__).resolve().parents[2] / "shared" / "data")
     parser.add_argument("--datasets", type=names, default=list(DATASETS))
     parser.add_argument("--recipes", type=names, default=list(RECIPES))
-    parser.add_argument("--again", action="store_true", help="measure also what the results hold already")
+    parser.add_argument("--again", action="store_true", help="measure again what the results contain already")
     return parser.parse_args()
 
 

@@ -1,7 +1,7 @@
-"""longtail's text features against scikit-learn's TfidfVectorizer: same texts, same settings, taking turns.
+"""longtail's text features against scikit-learn's TfidfVectorizer: same texts, same settings, alternating runs.
 
-Learning and turning training texts into features (fit_transform), turning test texts into features (transform), and one
-short text at a time as a server would. scikit-learn has no threads to use. The values must agree to 1e-5.
+fit_transform of the training texts, transform of the test texts, and transform of one short text at a time as in a
+server. scikit-learn is single-threaded. The values must agree to 1e-5.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from sklearn.feature_extraction.text import TfidfVectorizer
 
-from longtail.corpus.text import Tfidf
+from longtail.features.tfidf.tfidf import Tfidf
 
 HERE = Path(__file__).resolve().parent
 TOLERANCE = 1e-5
@@ -30,13 +30,13 @@ def main() -> int:
     options = _options()
     train, test = (_texts(options.data / f"{part}.jsonl.xz")[: options.rows] for part in ("train", "test"))
     short = [text[:SHORT] for text in test[:500]]
-    Tfidf(min_rows=1).fit(train[:2]).transform(test[:2])  # compile
+    Tfidf(min_df=1).fit(train[:2]).transform(test[:2])  # compile
 
     seconds: dict[str, dict[str, list[float]]] = {}
     for _ in range(options.repeat):
         features, names = {}, {}
         systems: dict[str, Any] = {
-            "longtail": Tfidf(ngrams=options.ngrams, idf="smooth", threads=options.threads),
+            "longtail": Tfidf(ngram_range=(1, options.ngrams), idf="smooth", n_jobs=options.threads),
             "scikit-learn": TfidfVectorizer(ngram_range=(1, options.ngrams), sublinear_tf=True, min_df=2),
         }
         for name, system in systems.items():
@@ -96,7 +96,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "data", nargs="?", type=Path, default=default, help="folder with train.jsonl.xz and test.jsonl.xz"
     )
-    parser.add_argument("--rows", type=int, help="use only so many texts of each part")
+    parser.add_argument("--rows", type=int, help="maximum number of texts per split")
     parser.add_argument("--ngrams", type=int, default=1)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--repeat", type=int, default=3)

@@ -1,7 +1,7 @@
-"""How a label tree grows with the labels: estimate, training, memory, model, prediction and accuracy.
+"""How a label tree scales with the number of labels: estimate, training, memory, model, prediction and accuracy.
 
-The data are generated: power laws of labels and features, topics of labels that occur together. Twice as many rows as
-labels, at least 50,000, and half as many features, 20,000 to 500,000. Each size is trained in a process of its own.
+The data are synthetic: power laws of labels and features, topics of labels that occur together. Twice as many rows as
+labels, at least 50,000, and half as many features, 20,000 to 500,000. Each size is trained in its own process.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import argparse
 import json
 import sys
 import time
+from contextlib import AbstractContextManager
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ import numpy as np
 import scipy.sparse as sp
 
 import longtail
-from longtail.engine.memory import parse_memory
+from longtail.config import parse_memory
 from measure import CACHE, RESULTS, System, alternate, gather, machine, run_options, score, system_name, table, write
 from peers.runner import run
 from run_longtail import Longtail
@@ -61,7 +62,7 @@ GROWTH = {
 
 
 class Limited(Longtail):
-    """A recipe that may take so much memory, and tells beforehand what it will take."""
+    """A recipe with a memory limit, which estimates its cost first."""
 
     def __init__(self, options: argparse.Namespace, *rest: object) -> None:
         super().__init__(options, *rest)
@@ -72,15 +73,17 @@ class Limited(Longtail):
         """Compile, then estimate."""
         super().prepare(X, Y)
         start = time.perf_counter()
-        self.estimate = self._learner().estimate(X, Y)
+        with self._settings():
+            self.estimate = longtail.recipe(self.recipe).estimate(X, Y)
         self.estimate_took = time.perf_counter() - start
 
     def fit(self) -> None:
-        """Train the recipe within its memory."""
-        self.learner = self._learner().fit(self.X, self.Y)
+        """Train the recipe within the memory limit."""
+        with self._settings():
+            self.learner = longtail.recipe(self.recipe).fit(self.X, self.Y)
 
     def more(self, X: sp.csr_matrix) -> dict[str, float]:
-        """Give the estimate, in the units of the measured figures."""
+        """Return the estimate, in the units of the measured figures."""
         return {
             "estimate_seconds": self.estimate.seconds,
             "estimate_peak_memory_mb": self.estimate.peak_memory_mb * 1e6 / 2**20,
@@ -88,12 +91,12 @@ class Limited(Longtail):
             "estimate_took_seconds": self.estimate_took,
         }
 
-    def _learner(self) -> longtail.Learner:
-        return longtail.recipe(self.recipe, threads=self.threads, memory_limit=self.memory_limit)
+    def _settings(self) -> AbstractContextManager[None]:
+        return longtail.config_context(n_jobs=self.threads, memory_limit=self.memory_limit)
 
 
 def main() -> int:
-    """Run the sizes that are asked for and not there yet, write the results and print the tables."""
+    """Run the sizes without results, write the results and print the tables."""
     options = _options()
     system = System(
         system_name(options.recipe),
@@ -129,8 +132,8 @@ def main() -> int:
 
 
 def prepare(n_labels: int, *, fresh: bool) -> Path:
-    """Folder with generated matrices for so many labels, made the first time or when `fresh`."""
-    from longtail.corpus import generate
+    """Return the folder of the synthetic matrices, which are generated the first time or if `fresh`."""
+    from longtail.data import generate
 
     folder = CACHE / "data" / f"generated-{n_labels}"
     finished = folder / "finished"
@@ -139,7 +142,7 @@ def prepare(n_labels: int, *, fresh: bool) -> Path:
         print(f"{folder.name}: generating", flush=True)
         folder.mkdir(parents=True, exist_ok=True)
         n_rows, n_features = max(2 * n_labels, 50_000), min(max(n_labels // 2, 20_000), 500_000)
-        train, test = generate(n_rows, n_labels, n_features, seed=0, test_rows=TEST_ROWS)
+        train, test = generate(n_rows, n_labels, n_features, random_state=0, test_rows=TEST_ROWS)
         for part, dataset in (("train", train), ("test", test)):
             for name, matrix in (("X", dataset.X), ("Y", dataset.Y)):
                 sp.save_npz(folder / f"{part}.{name}.npz", sp.csr_matrix(matrix, dtype=np.float32), compressed=False)
@@ -173,7 +176,7 @@ def markdown(report: dict[str, Any]) -> str:
     columns |= {heading: (key, "x {:.3g}") for heading, key in GROWTH.items()}
     limits = " and ".join(sorted({row["memory_limit"] for row in rows}))
     lines = [
-        f"{machine(report)} {rows[0]['system']} with memory_limit {limits} on generated data; {TEST_ROWS:,} test rows. "
+        f"{machine(report)} {rows[0]['system']} with memory_limit {limits} on synthetic data; {TEST_ROWS:,} test rows. "
         "Estimates were made beforehand in the same process. Peak memory is that of the process during training, data "
         "included; MB are 2^20 bytes, and the limit is in powers of ten.",
         "",

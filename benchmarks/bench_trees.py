@@ -1,6 +1,6 @@
-"""longtail's label trees against the peers' and against exact one-vs-rest, and what follows from the figures.
+"""longtail's label trees against the peers' and against exact one-vs-rest.
 
-Below the tables stands what is compared: for each the measured number, the wanted one and whether it is reached.
+Targets are printed under the tables, with the measured value and whether it reaches the target.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The data sets as every system gets them: scipy matrices on disk, no bias column, rows of unit length as a rule."""
+"""The data sets as all systems read them: scipy matrices on disk, no bias column, usually rows of unit length."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import scipy.sparse as sp
 from sklearn.preprocessing import normalize
 
 from longtail import datasets
-from longtail.corpus import Dataset, Tfidf, load
+from longtail.data import Dataset, load
+from longtail.features import Tfidf
 
 BUNDLED = ("debian-depends", "debian-tags")
 DATASETS = ("eurlex57k", "tate-subjects", "delicious", "bibtex", "debian-depends")
@@ -18,12 +19,12 @@ SUFFIXES = tuple(f".{kind}{end}" for kind in ("txt", "jsonl") for end in ("", ".
 
 
 def is_there(name: str, source: Path) -> bool:
-    """Whether a data set is bundled, or has a folder in `source` with a file for each part."""
+    """Return whether a data set is bundled, or has a folder in `source` with a file per split."""
     return name in BUNDLED or all(_file(name, part, source) is not None for part in PARTS)
 
 
 def prepare(name: str, source: Path, cache: Path, *, as_is: bool = False) -> Path:
-    """Folder with the matrices of data set `name`, made the first time: from `source`, or from what is bundled.
+    """Return the folder with the matrices of a data set, created from `source` or from the bundled data.
 
     Rows have unit length, or, with `as_is`, the values they come with.
     """
@@ -57,7 +58,7 @@ def _file(name: str, part: str, source: Path) -> Path | None:
 
 
 def _features(train: Dataset, test: Dataset) -> tuple[sp.csr_array, sp.csr_array]:
-    """Features as they come, or tf-idf of the texts."""
+    """Return the features, or the tf-idf of the texts."""
     if train.X is not None and test.X is not None:
         return train.X, test.X
     tfidf = Tfidf()
@@ -65,5 +66,5 @@ def _features(train: Dataset, test: Dataset) -> tuple[sp.csr_array, sp.csr_array
 
 
 def _save(path: Path, matrix: sp.csr_array) -> None:
-    """Save as a scipy matrix, which is what the peers take."""
+    """Save as a scipy matrix, which the peers read."""
     sp.save_npz(path, sp.csr_matrix(matrix, dtype=np.float32), compressed=False)

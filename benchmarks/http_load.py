@@ -1,13 +1,14 @@
-"""A load of HTTP requests on loopback, from a process of its own: as fast as answers come, or at a rate whatever comes.
+"""An HTTP load generator in its own process: as fast as answers arrive (closed loop), or at a fixed rate (open loop).
 
-With a rate, requests leave when they are due, not when the one before is answered, and latency counts from when they
-were due: a server that stalls can't hide it. `python http_load.py < job.json` prints what happened as JSON. A job has
-host, port, path, bodies (strings, sent in turn), seconds, connections, and rate (requests a second, or null for as fast
-as answers come); content_type is that of JSON unless it is given, as another server may want another one.
+At a fixed rate, requests are sent when they are due, not when the previous one is answered, and latency counts from
+that time, so that a server that stalls can't hide it. Reads a job as JSON from standard input and prints the outcome as
+JSON: `python http_load.py < job.json`. A job has host, port, path, bodies (strings, sent in turn), seconds, connections
+and rate (requests per second, or null for a closed loop); content_type is application/json by default.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
 import sys
@@ -20,7 +21,7 @@ LATE = 30.0
 
 
 class Connection(asyncio.Protocol):
-    """One connection: a request, its answer, the next."""
+    """One connection: requests and answers in turn."""
 
     def __init__(self, load: Load) -> None:
         self.load = load
@@ -29,7 +30,7 @@ class Connection(asyncio.Protocol):
         self.buffer = b""
 
     def connection_made(self, transport: Any) -> None:
-        """Keep the way to the server."""
+        """Keep the transport."""
         self.transport = transport
 
     def ask(self, request: bytes, due: float) -> None:
@@ -38,7 +39,7 @@ class Connection(asyncio.Protocol):
         self.transport.write(request)
 
     def data_received(self, data: bytes) -> None:
-        """Read on until the answer is whole."""
+        """Read until the answer is complete."""
         self.buffer += data
         head = self.buffer.find(b"\r\n\r\n")
         if head < 0:
@@ -55,12 +56,12 @@ class Connection(asyncio.Protocol):
         self.load.answered(self, status, b"connection: close" in lower)
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Tell that it is over."""
+        """Note that the connection has ended."""
         self.load.lost(self)
 
 
 class Load:
-    """A job and what became of it."""
+    """A job and its outcome."""
 
     def __init__(self, job: dict[str, Any]) -> None:
         self.job = job
@@ -75,7 +76,7 @@ class Load:
         self.ending = False
 
     async def run(self) -> dict[str, Any]:
-        """Send everything, wait for the last answers, and say what happened."""
+        """Send all requests, wait for the last answers, and return the outcome."""
         begin = time.perf_counter()
         end = begin + self.job["seconds"]
         if self.job["rate"] is None:
@@ -177,7 +178,7 @@ class Load:
 
 
 def _quantiles(prefix: str, seconds: list[float]) -> dict[str, float | None]:
-    """Milliseconds below which shares of the requests were answered."""
+    """Return quantiles of the latency in milliseconds."""
     ordered, shares = sorted(seconds), {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999, "worst": 1.0}
     last = len(ordered) - 1
     return {
@@ -197,7 +198,8 @@ def _request(job: dict[str, Any], body: str) -> bytes:
 
 
 def main() -> None:
-    """Read the job and print what became of it."""
+    """Read the job and print its outcome."""
+    argparse.ArgumentParser(description=__doc__).parse_args()
     job = json.load(sys.stdin)
     try:
         import uvloop

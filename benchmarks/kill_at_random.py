@@ -1,12 +1,11 @@
-"""Kill trainings at random moments, go on with --resume, and see whether anything is lost.
+"""Kill training runs at random times, resume them, and check that nothing is lost.
 
-Each training runs in a process of its own that is killed with SIGKILL after a random time, then started again with
---resume, until it ends by itself. After every kill the older model at --out must load with all of its checksums; at the
-end the new model must have the same bytes as that of a run that nobody disturbed. Saving a model over another one and
-converting data are killed in the same way.
+Each run has its own process, which is killed with SIGKILL after a random time and restarted with --resume until it
+finishes. After every kill the previous model at --out must load with valid checksums; at the end the new model must be
+identical to that of an uninterrupted run. Saving a model over another one and converting data are killed likewise.
 
-Processes are forked from this one, which has loaded everything already, so that a kill costs no start of an
-interpreter. The moments are drawn from a seed, but where a process is then differs from run to run.
+Processes are forked from this one, which has loaded all modules, so that a restart costs no imports. The times are
+sampled with a fixed seed, but how far a process is at that time differs from run to run.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ RESULTS = Path(__file__).resolve().parent / "results"
 
 @dataclass(frozen=True)
 class Case:
-    """A training to disturb: recipe, data and settings."""
+    """A training run to interrupt: recipe, data and settings."""
 
     name: str
     recipe: str
@@ -42,7 +41,7 @@ class Case:
     settings: tuple[str, ...] = ()
 
     def arguments(self, folder: Path, out: Path) -> list[str]:
-        """What to give to the command line."""
+        """Return the arguments of the command line."""
         settings = [part for setting in self.settings for part in ("--set", setting)]
         return ["train", self.recipe, str(folder / self.data), "--out", str(out), "--threads", "2", *settings]
 
@@ -50,36 +49,38 @@ class Case:
 CASES = (
     Case("one-vs-rest", "dismec", "rows.txt"),
     Case("label tree", "longtail-tree", "rows.txt", ("leaf_size=16", "arity=8")),
-    Case("forest", "fastxml", "rows.txt", ("trees=12",)),
-    Case("embedding", "glas", "rows.txt", ("passes=6", "dimensions=32", "hidden=[64]", "batch=256")),
+    Case("forest", "fastxml", "rows.txt", ("n_trees=12",)),
+    Case(
+        "embedding", "glas", "rows.txt", ("epochs=6", "embedding_dim=32", "hidden_layer_sizes=[64]", "batch_size=256")
+    ),
     Case(
         "network",
         "xml-cnn",
         "texts.jsonl",
-        ("passes=3", "checks=2", "encoder.filters=8", "encoder.dimensions=16", "features.max_length=24"),
+        ("epochs=3", "evals_per_epoch=2", "encoder.n_filters=8", "encoder.embedding_dim=16", "features.max_length=24"),
     ),
-    Case("RankNet", "ranknet+dismec", "rows.txt", ("passes=6",)),
-    Case("TAug", "taug+bonsai", "rows.txt", ("trees=1",)),
+    Case("RankNet", "ranknet+dismec", "rows.txt", ("epochs=6",)),
+    Case("TAug", "taug+bonsai", "rows.txt", ("n_trees=1",)),
 )
 
 
 HEADER = 200
-"""A file of finished blocks that is no longer than this has none in it yet: bytes."""
+"""Size in bytes up to which a block file contains no blocks."""
 TORCH = ("embedding", "network")
-"""Cases whose threads would not survive a fork."""
+"""Cases whose threads do not survive a fork."""
 
 
 def make_data(folder: Path) -> None:
     """Write small data: rows of features with 640 labels, and texts."""
     from longtail import datasets
-    from longtail.corpus import generate, save
+    from longtail.data import generate, save
 
-    save(generate(6000, 1500, 3000, labels_per_row=4.0, features_per_row=40.0, seed=0), folder / "rows.txt")
+    save(generate(6000, 1500, 3000, labels_per_row=4.0, features_per_row=40.0, random_state=0), folder / "rows.txt")
     save(datasets.load("debian-tags", "train").take(np.arange(400)), folder / "texts.jsonl")
 
 
 def forked(work: Callable[[], None], log: Path) -> int:
-    """Run something in a process of its own; gives its id."""
+    """Run a function in a forked process; returns its id."""
     sys.stdout.flush()
     child = os.fork()
     if child:
@@ -105,7 +106,7 @@ def command(arguments: list[str]) -> Callable[[], None]:
     """The command line with these arguments."""
 
     def run() -> None:
-        from longtail.app.cli import main
+        from longtail.cli import main
 
         sys.argv = ["longtail", *arguments]
         main()
@@ -114,7 +115,7 @@ def command(arguments: list[str]) -> Callable[[], None]:
 
 
 def run_until(child: int, seconds: float | None, number: int = signal.SIGKILL) -> tuple[int | None, float]:
-    """Wait for a process, and kill it after some seconds; gives its exit code, None if it was killed, and the time."""
+    """Wait for a process, killing it after a time; returns its exit code (None if killed) and the seconds."""
     started, sent = time.monotonic(), False
     while True:
         done, status = os.waitpid(child, os.WNOHANG)
@@ -141,7 +142,7 @@ def contents(model: Path) -> dict[str, Any]:
 
 
 def without_times(described: Any) -> Any:
-    """What a model says of itself besides how fast it was trained."""
+    """Return the description of a model without its training times."""
     if isinstance(described, list):
         return [without_times(item) for item in described]
     if not isinstance(described, dict):
@@ -150,17 +151,17 @@ def without_times(described: Any) -> Any:
 
 
 class LostError(Exception):
-    """What should have been there was not."""
+    """Something was lost."""
 
 
 def check(holds: bool, what: str) -> None:
-    """Refuse to go on where something was lost."""
+    """Raise an error where something was lost."""
     if not holds:
         raise LostError(what)
 
 
 def disturb(case: Case, folder: Path, kills: int, rng: np.random.Generator) -> dict[str, Any]:
-    """Kill a training so many times; starts anew whenever it came to its end."""
+    """Kill a training `kills` times; restart it whenever it finishes."""
     from longtail import Model, Popularity
 
     place = folder / case.name.replace(" ", "-")
@@ -207,10 +208,10 @@ def disturb(case: Case, folder: Path, kills: int, rng: np.random.Generator) -> d
 def disturb_saving(folder: Path, kills: int, rng: np.random.Generator) -> dict[str, Any]:
     """Kill a process that saves two models in turn over one another."""
     from longtail import Model, OneVsRest
-    from longtail.corpus import load
+    from longtail.data import load
 
     data = load(folder / "rows.txt")
-    models = [Model(OneVsRest(regularisation=c, prune_below=0.0).fit(data.X, data.Y), recipe=f"c{c}") for c in (0.5, 2)]
+    models = [Model(OneVsRest(C=c, prune_below=0.0).fit(data.X, data.Y), recipe=f"c{c}") for c in (0.5, 2)]
     place = folder / "saving"
     place.mkdir()
     for number, model in enumerate(models):
@@ -240,15 +241,15 @@ def disturb_saving(folder: Path, kills: int, rng: np.random.Generator) -> dict[s
 
 def disturb_converting(folder: Path, kills: int, rng: np.random.Generator) -> dict[str, Any]:
     """Kill a process that converts two data sets in turn into one directory."""
-    from longtail.app.cli.program import program
-    from longtail.corpus import generate, load, save
-    from longtail.corpus.mapped import read_mapped
+    from longtail.cli.program import program
+    from longtail.data import generate, load, save
+    from longtail.data.readers.mapped import read_mapped
 
     place = folder / "converting"
     place.mkdir()
     sources = [place / f"{number}.txt" for number in range(2)]
     for number, source in enumerate(sources):
-        save(generate(20_000, 500, 2000, features_per_row=40.0, seed=number), source)
+        save(generate(20_000, 500, 2000, features_per_row=40.0, random_state=number), source)
     wanted = [load(source).X.sum() for source in sources]
     out, replaced = place / "data", 0
 
@@ -272,7 +273,7 @@ def disturb_converting(folder: Path, kills: int, rng: np.random.Generator) -> di
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """Results as Markdown."""
+    """Return the results as Markdown."""
     lines = ["| what | recipe | undisturbed | kills | starts with blocks to resume from | came to the end |",
              "|---|---|---|---|---|---|"]  # fmt: skip
     for row in rows:
@@ -286,8 +287,8 @@ def table(rows: list[dict[str, Any]]) -> str:
 def main() -> None:
     """Run the cases and write the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--kills", type=int, default=15, help="kills of each case")
-    parser.add_argument("--only", default="", help="names of cases, joined by commas")
+    parser.add_argument("--kills", type=int, default=15, help="kills per case")
+    parser.add_argument("--only", default="", help="cases, separated by commas")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--dry", action="store_true", help="write no results")
     parser.add_argument("--results", type=Path, default=RESULTS, help="directory of the results")

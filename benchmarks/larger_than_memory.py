@@ -1,8 +1,8 @@
-"""Train from data that are larger than memory, under a hard limit, and see what is held and how long it takes.
+"""Train on data larger than memory, under a hard limit, and measure time and memory.
 
-Rows of random features are written as a directory of arrays. Each learner is then trained on them twice, in processes
-of its own: without a limit, and in a control group whose memory, the pages of files included, is a fraction of the
-data. Both must give the same model. Needs the rights to make a control group; without them the second run is left out.
+Rows of random features are written as a directory of arrays. Each learner is then trained on them twice, each time in
+its own process: without a limit, and in a control group whose memory, page cache included, is a fraction of the data.
+Both must give the same model. Creating a control group needs permission; without it the second run is left out.
 """
 
 from __future__ import annotations
@@ -22,34 +22,33 @@ import numpy as np
 RESULTS = Path(__file__).resolve().parent / "results"
 GROUPS = Path("/sys/fs/cgroup")
 LEARNERS = {
-    "one-vs-rest": "OneVsRest(threads=2, max_passes=2, **limit)",
-    "label tree": "LabelTree(threads=2, max_passes=2, leaf_size=32, arity=8, **limit)",
-    "forest": "InstanceForest(trees=1, threads=1, newton_steps=1, sweeps=1, **limit)",
+    "one-vs-rest": "OneVsRest(n_jobs=2, max_iter=2)",
+    "label tree": "LabelTree(n_jobs=2, max_iter=2, leaf_size=32, arity=8)",
+    "forest": "InstanceForest(n_trees=1, n_jobs=1, max_iter=1, max_inner_iter=1)",
 }
 WORKER = """
 import json, sys, time
-from longtail import InstanceForest, LabelTree, Model, OneVsRest
-from longtail.corpus import load
-from longtail.engine.memory import MemoryWatch
+from longtail import InstanceForest, LabelTree, Model, OneVsRest, config_context
+from longtail.data import load
+from longtail.runtime.memory import MemoryWatch
 
-path, out, limit = sys.argv[1], sys.argv[2], {{"memory_limit": sys.argv[3]}} if len(sys.argv) > 3 else {{}}
+path, out, limit = sys.argv[1], sys.argv[2], sys.argv[3] if len(sys.argv) > 3 else None
 data = load(path)
 used = time.process_time()
 started = time.perf_counter()
-with MemoryWatch() as watch:
+with config_context(memory_limit=limit), MemoryWatch() as watch:
     learner = {learner}.fit(data.X, data.Y)
     took = time.perf_counter() - started, time.process_time() - used
     model = Model(learner)
     rows = sum(len(top) for top in model.iter_topk(data, 5))
-    learner.memory_limit = None
     model.save(out)
 print(json.dumps({{"seconds": took[0], "processor_seconds": took[1], "held_mb": watch.peak / 1e6, "rows": rows}}))
 """
 
 
 def make(path: Path, rows: int, features: int, labels: int, values: int) -> float:
-    """Write rows whose labels can be told from a feature; gives the MB of their features."""
-    from longtail.corpus.mapped import MappedWriter
+    """Write rows whose labels depend on one feature; returns the MB of their features."""
+    from longtail.data.readers.mapped import MappedWriter
 
     rng, width = np.random.default_rng(0), features // values
     with MappedWriter(path, features, labels) as writer:
@@ -61,12 +60,12 @@ def make(path: Path, rows: int, features: int, labels: int, values: int) -> floa
             data[np.arange(n), own % values] += 5
             ends = np.arange(1, n + 1)
             writer.append(ends * values, indices.ravel(), data.ravel(), ends, own)
-        writer.finish("made")
+        writer.finish("synthetic")
     return 8 * rows * values / 1e6
 
 
 def limited(limit: int) -> Path | None:
-    """Make a control group with so many bytes of memory; None where that is not possible."""
+    """Create a control group with a memory limit in bytes; None where that is not possible."""
     for folder, name in ((GROUPS / "memory", "memory.limit_in_bytes"), (GROUPS, "memory.max")):
         group = folder / f"longtail-{os.getpid()}"
         try:
@@ -79,7 +78,7 @@ def limited(limit: int) -> Path | None:
 
 
 def run(learner: str, data: Path, out: Path, limit: str | None, group: Path | None) -> dict[str, Any]:
-    """Train in a process of its own, in a control group if there is one."""
+    """Train in a new process, in a control group if there is one."""
 
     def enter() -> None:
         if group is not None:
@@ -98,9 +97,9 @@ def main() -> None:
     """Make data, train, compare and write the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=150_000)
-    parser.add_argument("--values", type=int, default=1000, help="features of a row")
-    parser.add_argument("--limit", type=int, default=480, help="MB")
-    parser.add_argument("--only", default=",".join(LEARNERS), help="names of learners, joined by commas")
+    parser.add_argument("--values", type=int, default=1000, help="features per row")
+    parser.add_argument("--limit", type=int, default=480, help="memory limit in MB")
+    parser.add_argument("--only", default=",".join(LEARNERS), help="learners, separated by commas")
     options = parser.parse_args()
     found = []
     with tempfile.TemporaryDirectory() as name:
@@ -124,16 +123,16 @@ def main() -> None:
 
 
 def page(found: list[dict[str, Any]], rows: int, values: int, limit: int) -> str:
-    """Results as Markdown."""
+    """Return the results as Markdown."""
     lines = [
         f"# {found[0]['data_mb']:,.0f} MB of features under {limit} MB of memory",
         "",
         *(__doc__ or "").split("\n\n", 1)[1].splitlines(),
         "",
-        f"{rows:,} rows of {values:,} features. Held is the most memory of the process, libraries included and pages",
-        "of mapped files left out, which the system takes back. Seconds in brackets are those of the processors.",
+        f"{rows:,} rows of {values:,} features. Peak MB is the memory of the process with its libraries, without pages",
+        "of mapped files, which the system can evict. CPU seconds are in brackets.",
         "",
-        "| learner | no limit: s | held MB | under the limit: s | held MB | same model |",
+        "| learner | no limit: s | peak MB | with the limit: s | peak MB | same model |",
         "|---|---|---|---|---|---|",
     ]
     for row in found:

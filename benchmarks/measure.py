@@ -1,4 +1,4 @@
-"""Running systems against one another: each run in a process of its own, taking turns, scored by the same code."""
+"""Compare systems: each run in its own process, in alternation, evaluated by the same code."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class Benchmark:
 
 
 def system_name(recipe: str) -> str:
-    """Name of a recipe among the systems: it says longtail, once."""
+    """Return the name of a recipe as a system: with longtail in it once."""
     return recipe if recipe.startswith("longtail-") else f"longtail-{recipe}"
 
 
@@ -92,7 +92,7 @@ def known_systems(peers_python: Path) -> dict[str, System]:
 
 
 def run_benchmark(benchmark: Benchmark) -> int:
-    """Run what is asked for and is not there yet, write the results and print the tables: the whole of a script."""
+    """Run the missing measurements, write the results and print the tables."""
     options = _options(benchmark)
     if not options.peers_python.exists():
         print("No environment for the peers: run benchmarks/setup_peers.sh first.", file=sys.stderr)
@@ -220,7 +220,7 @@ def score(labels: np.ndarray, Y_test: sp.csr_matrix, Y_train: sp.csr_matrix) -> 
 
 
 def write(path: Path, section: str, entries: Mapping[str, Any]) -> dict[str, Any]:
-    """Put entries into a section of a results file, leaving the others as they are; gives the whole of the file."""
+    """Update a section of a results file; returns the whole report."""
     path.parent.mkdir(exist_ok=True)
     report: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
     report["machine"] = {"processor": _processor(), "cores": os.cpu_count(), "python": platform.python_version()}
@@ -230,7 +230,7 @@ def write(path: Path, section: str, entries: Mapping[str, Any]) -> dict[str, Any
 
 
 def markdown(report: dict[str, Any], without: tuple[str, ...] = ()) -> str:
-    """Results as one Markdown table a data set, without some of the columns."""
+    """Return the results as one Markdown table per data set, without some columns."""
     columns = {heading: column for heading, column in COLUMNS.items() if heading not in without}
     lines = [machine(report), ""]
     measured = report["datasets"]
@@ -243,12 +243,12 @@ def markdown(report: dict[str, Any], without: tuple[str, ...] = ()) -> str:
 
 
 def machine(report: dict[str, Any]) -> str:
-    """Sentence on where a report was measured."""
+    """Return the sentence on the machine of a report."""
     return f"Measured on {report['machine']['processor']}, {report['machine']['cores']} cores."
 
 
 def table(columns: Mapping[str, tuple[str, str]], rows: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Lines of a Markdown table; a value that is not there is a dash."""
+    """Return the lines of a Markdown table; a missing value is a dash."""
     lines = ["| " + " | ".join(columns) + " |", "|---" * len(columns) + "|"]
     for row in rows:
         cells = ["-" if row.get(key) is None else style.format(row[key]) for key, style in columns.values()]
@@ -270,7 +270,7 @@ def _options(benchmark: Benchmark) -> argparse.Namespace:
     parser.add_argument("--data", type=Path, default=root.parent / "shared" / "data", help="folder of the data sets")
     parser.add_argument("--datasets", type=_names, default=list(benchmark.datasets), help="comma-separated")
     parser.add_argument("--systems", type=_names, default=None, help="comma-separated; all that are quick enough")
-    parser.add_argument("--repeat", type=int, default=2, help="runs of each system; the best time counts")
+    parser.add_argument("--repeat", type=int, default=2, help="runs per system; the best time counts")
     parser.add_argument("--peers-python", type=Path, default=root / ".venv-bench" / "bin" / "python")
     run_options(parser)
     return parser.parse_args()
@@ -279,7 +279,7 @@ def _options(benchmark: Benchmark) -> argparse.Namespace:
 def run_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that every benchmark with runs of its own has."""
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--timeout", type=float, default=7200, help="seconds after which a run is given up")
+    parser.add_argument("--timeout", type=float, default=7200, help="timeout of a run in seconds")
     parser.add_argument("--fresh", action="store_true", help="run again what has been run before")
 
 

@@ -1,4 +1,4 @@
-"""What the simulations of missing labels found, as pictures and tables."""
+"""Pictures and tables of the simulations of missing labels."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from longtail.app.pictures.style import COLOURS, INK, picture
+from longtail.plots.style import COLOURS, INK, picture
 from longtail.propensity import JainPropensity
 from measure import table
 

@@ -1,4 +1,4 @@
-"""One of longtail's recipes, measured as the peers are."""
+"""Measure one of longtail's recipes as the peers are measured."""
 
 import argparse
 
@@ -12,7 +12,7 @@ WARM_UP_ROWS = 200
 
 
 class Longtail(System):
-    """Runs the recipe with nothing but the number of threads given."""
+    """A recipe with its own parameters; only the number of threads is set."""
 
     version = longtail.__version__
 
@@ -22,32 +22,28 @@ class Longtail(System):
         self.name = self.recipe if self.recipe.startswith("longtail-") else f"longtail-{self.recipe}"
 
     def prepare(self, X: sp.csr_matrix, Y: sp.csr_matrix) -> None:
-        """Keep both matrices as they are, and compile.
-
-        A fit on a few rows first: the kernels are compiled once for a machine and kept on disk, so that neither
-        compiling nor loading them is training time.
-        """
+        """Keep both matrices, and fit on a few rows so that compiling kernels is not timed."""
         self.X, self.Y = X, Y
-        warm_up = longtail.recipe(self.recipe, threads=self.threads)
+        warm_up = longtail.recipe(self.recipe, n_jobs=self.threads)
         warm_up.fit(X[:WARM_UP_ROWS], Y[:WARM_UP_ROWS])
         warm_up.predict_topk(X[:WARM_UP_ROWS], k=self.k)
 
     def fit(self) -> None:
         """Train the recipe."""
-        self.learner = longtail.recipe(self.recipe, threads=self.threads).fit(self.X, self.Y)
+        self.learner = longtail.recipe(self.recipe, n_jobs=self.threads).fit(self.X, self.Y)
 
     def make_ready(self) -> None:
-        """Save, for its size, and predict with the model as loaded."""
+        """Save the model, and load it to predict with."""
         model = self.folder / "model"
         longtail.Model(self.learner).save(model)
         self.learner = longtail.load(model).learner
 
     def predict(self, rows: sp.csr_matrix) -> np.ndarray:
-        """Exact best k of each row."""
+        """Return the k best labels per row."""
         return self.learner.predict_topk(rows, k=self.k).labels
 
     def labels(self, predicted: np.ndarray) -> np.ndarray:
-        """Already what is wanted."""
+        """Return the labels, which are in the wanted form already."""
         return predicted
 
 

@@ -1,17 +1,16 @@
-"""What training at the scale of the internet would take: a model of the cost, checked against runs, then taken further.
+"""The cost of training at very large scale: a cost model, fitted to small runs, checked on larger ones, extrapolated.
 
-Three formulas, one for each family of learners, say how many processor seconds a training takes. Their rates are fitted
-to small runs here, in processor time of one thread, best of several; then they are checked against larger runs that
-they have not seen. The table for data sets that don't fit on one machine comes from the formulas and from
-`Estimate.on_nodes`, which also answers ``longtail estimate --nodes``.
+One formula per family of learners gives the CPU seconds of training. Its rates are fitted to small runs, in CPU time of
+one thread, best of several, and checked on larger runs. The table for data sets that don't fit on one machine uses the
+formulas and `TrainingCost.on_nodes`, as ``longtail estimate --nodes`` does.
 
     one-vs-rest   blocks * (a * values + b * features) + c * positive values
     label tree    a * values * blocks that a row visits + b * blocks * features of a node
     forest        trees * levels * (a * values + b * rows)
 
-`values` are the non-zeros of X, `positive values` those of a row times its labels, summed up; a block is 64 labels. All
-of it is multiplied by (values / a million) ^ drift, since larger data leave one cache after the other behind: drift is
-fitted with the rates, to the same runs.
+`values` are the non-zeros of X, `positive values` the sum over rows of non-zeros times labels; a block is 64 labels.
+All are multiplied by (values / a million) ^ drift, because larger data exceed one cache after another: drift is fitted
+with the rates, to the same runs.
 """
 
 from __future__ import annotations
@@ -29,8 +28,8 @@ import numpy as np
 from scipy.optimize import nnls
 
 from longtail import InstanceForest, LabelTree, Model, OneVsRest
-from longtail.corpus import generate
-from longtail.learners.estimate import DISK, NETWORK, Estimate
+from longtail.data import generate
+from longtail.learners.cost import DISK, NETWORK, TrainingCost
 from longtail.learners.linear.training import block_bytes
 from longtail.learners.linear.weights import BlockWeights
 
@@ -135,22 +134,22 @@ def tree_visits(size: Size) -> tuple[float, float, float]:
 
 
 def learner_of(family: str) -> Any:
-    """The learner with the constants of its recipe, on one thread; eight passes, as many rows have."""
+    """Return the learner with the constants of its recipe, on one thread; eight iterations, as most labels need."""
     if family == "one-vs-rest":
-        return OneVsRest(threads=1, max_passes=8)
+        return OneVsRest(n_jobs=1, max_iter=8)
     if family == "label tree":
-        return LabelTree(threads=1)
-    return InstanceForest(threads=1, trees=2)
+        return LabelTree(n_jobs=1)
+    return InstanceForest(n_jobs=1, n_trees=2)
 
 
 def measured(family: str, run: Sequence[Any], repeat: int) -> tuple[Size, float, dict[str, float]]:
-    """Train on generated data; gives the size, the best processor seconds, and what is known besides."""
+    """Train on synthetic data; returns the size, the best CPU seconds and further figures."""
     rows, features, labels, a_row = run
     for size, seconds, more in known_runs(family) if repeat else ():
         if (size.rows, size.features, size.labels, round(size.a_row)) == (rows, features, labels, round(a_row)):
             return size, seconds, more
     repeat = max(repeat, 1)
-    data = generate(rows, labels, features, features_per_row=a_row, seed=0, threads=1)
+    data = generate(rows, labels, features, features_per_row=a_row, random_state=0, n_jobs=1)
     size = Size("", rows, features, labels, data.X.nnz / rows, data.Y.nnz / rows)
     best, more = math.inf, {}
     for _ in range(repeat):
@@ -174,14 +173,14 @@ def measured(family: str, run: Sequence[Any], repeat: int) -> tuple[Size, float,
 
 
 def known_runs(family: str) -> list[tuple[Size, float, dict[str, float]]]:
-    """Runs of earlier days; ``--repeat 0`` makes all of them again."""
+    """Return earlier runs; ``--repeat 0`` repeats all of them."""
     path = RESULTS / "scale.json"
     runs = json.loads(path.read_text())["runs"].get(family, []) if path.exists() else []
     return [(Size(**size), seconds, more) for size, seconds, more in runs]
 
 
 class timed_assembly:  # noqa: N801
-    """Times how long one-vs-rest takes to put its blocks together."""
+    """Measure the time that one-vs-rest takes to assemble its blocks."""
 
     def __enter__(self) -> list[float]:
         self._original, seconds = BlockWeights.assemble, [0.0]
@@ -201,7 +200,7 @@ class timed_assembly:  # noqa: N801
 
 
 def fit_rates(family: str, runs: list[tuple[Size, float, Any]]) -> Rates:
-    """Rates and a drift, at least 0, that give the least relative errors."""
+    """Fit rates and a drift of at least 0 by least relative errors."""
     found = []
     for drift in np.linspace(0, 0.5, 51).tolist():
         rows = np.array([[term * grown(size, drift) / s for term in terms(family, size)] for size, s, _ in runs])
@@ -213,7 +212,7 @@ def fit_rates(family: str, runs: list[tuple[Size, float, Any]]) -> Rates:
 
 
 def grown(size: Size, drift: float) -> float:
-    """By how much everything takes longer than with a million values."""
+    """Return the factor of the drift, 1 at a million values."""
     return (size.values / 1e6) ** drift
 
 
@@ -223,7 +222,7 @@ def predicted(family: str, size: Size, rates: Rates) -> float:
 
 
 def memory_of_thread(family: str, size: Size) -> float:
-    """MB that a thread works in."""
+    """Return the working memory per thread, in MB."""
     if family == "one-vs-rest":
         return block_bytes(size.rows, size.features) / 1e6
     if family == "label tree":
@@ -232,7 +231,7 @@ def memory_of_thread(family: str, size: Size) -> float:
 
 
 def on_paper(rates: dict[str, Rates], bytes_of: dict[str, float], nodes: Sequence[int]) -> list[dict[str, Any]]:
-    """What each family takes on each data set, for some numbers of nodes."""
+    """Return the cost of each family on each data set, by number of nodes."""
     found = []
     for size in PAPER:
         for family, own in rates.items():
@@ -243,7 +242,7 @@ def on_paper(rates: dict[str, Rates], bytes_of: dict[str, float], nodes: Sequenc
             if family == "label tree":
                 root = own.each[0] * size.values + own.each[1] * size.features
                 least = root * grown(size, own.drift)  # a block of it
-            one = Estimate(
+            one = TrainingCost(
                 seconds=max(least, seconds / THREADS),
                 peak_memory_mb=0.0,
                 model_mb=model,
@@ -264,7 +263,7 @@ def on_paper(rates: dict[str, Rates], bytes_of: dict[str, float], nodes: Sequenc
 
 
 def told(seconds: float) -> str:
-    """A time as people say it."""
+    """Format a time with the largest fitting unit."""
     for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
         if seconds >= 2 * length:
             return f"{seconds / length:,.1f} {unit}"
@@ -272,16 +271,16 @@ def told(seconds: float) -> str:
 
 
 def main() -> None:
-    """Measure, fit, check, extrapolate and write it down."""
+    """Measure, fit, check, extrapolate and write the results."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--repeat", type=int, default=1, help="0 makes known runs again too")
+    parser.add_argument("--repeat", type=int, default=1, help="repetitions of each run; 0 repeats earlier runs too")
     parser.add_argument("--nodes", default="1,16,128")
     parser.add_argument("--results", type=Path, default=RESULTS)
     options = parser.parse_args()
     rates, checks, runs_of, bytes_of = {}, [], {}, {}
     predict_us = {}
     for family in ("one-vs-rest", "label tree", "forest"):
-        learner_of(family).fit(*(lambda data: (data.X, data.Y))(generate(500, 128, 300, seed=0)))  # kernels
+        learner_of(family).fit(*(lambda data: (data.X, data.Y))(generate(500, 128, 300, random_state=0)))  # kernels
         runs = [measured(family, run, options.repeat) for run in FITTED[family]]
         rates[family] = fit_rates(family, runs)
         runs_of[family] = runs

@@ -1,9 +1,9 @@
-"""What propensities mend where labels are missing: figure 3 of Jain, Prabhu and Varma (KDD 2016) on other data.
+"""The effect of propensities on missing labels: figure 3 of Jain, Prabhu and Varma (KDD 2016) on other data.
 
-Data sets are taken as completely labelled. Labels are hidden by known propensities, so that whatever is measured or
-trained on the rest can be held against the truth: (a) the curves by which they are hidden; (b) metrics on the test
-labels that are left, plain and propensity-scored; (c) forests trained on the training labels that are left, by nDCG and
-by propensity-scored nDCG; (d) the same with wrong propensities.
+Data sets are taken as completely labelled. Labels are hidden by known propensities, so that metrics and models on the
+rest can be compared with the truth: (a) the propensity curves; (b) metrics on the test labels that are left, plain and
+propensity-scored; (c) forests trained on the training labels that are left, by nDCG and by propensity-scored nDCG; (d)
+the same with wrong propensities.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ import scipy.sparse as sp
 from scipy.stats import t
 
 from longtail import TopK, recipe
-from longtail.app.pictures.style import save
-from longtail.corpus import load, mask_labels
+from longtail.data import load, mask_labels
 from longtail.metrics import by_frequency, evaluate, unbiased_estimate
+from longtail.plots.style import save
 from longtail.propensity import GivenPropensity, JainPropensity
 from measure import RESULTS, machine, write
 from missing_labels_pictures import CLAIMS, CONTROL, PLAIN, SCORED, draw, sections
@@ -111,8 +111,12 @@ class Trials:
 
         `given_a` names the curve from which pfastxml takes propensities.
         """
-        Y = self.data.Y if a is None else mask_labels(self.data.Y, self.data.propensities(a), seed=seed).observed
-        settings: Row = {"trees": self.size.trees, "seed": seed, "threads": self.threads}
+        Y = (
+            self.data.Y
+            if a is None
+            else mask_labels(self.data.Y, self.data.propensities(a), random_state=seed).observed
+        )
+        settings: Row = {"n_trees": self.size.trees, "random_state": seed, "n_jobs": self.threads}
         if given_a is not None:
             settings["propensity"] = GivenPropensity(values=self.data.propensities(given_a))
         if system == CONTROL:
@@ -155,7 +159,7 @@ def estimate(data: Complete, top: TopK) -> list[Row]:
         propensities = data.propensities(a)
         found: dict[str, list[tuple[float, float]]] = {key: [] for key in METRICS}
         for seed in range(FIRST_TEST_SEED, FIRST_TEST_SEED + MASKINGS):
-            observed = mask_labels(data.Y_test, propensities, seed=seed).observed
+            observed = mask_labels(data.Y_test, propensities, random_state=seed).observed
             for key, name in METRICS.items():
                 plain = unbiased_estimate(name, top, observed, ones, K, np.diff(observed.indptr))
                 found[key].append((plain, unbiased_estimate(name, top, observed, 1 / propensities, K, n_true)))

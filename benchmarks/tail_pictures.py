@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from longtail.app.pictures.models import colour, marker
-from longtail.app.pictures.style import figure, picture, save
+from longtail.plots.style import figure, look, picture, save
 
 DRAWN = ("dismec", "pw-cb-dismec", "bonsai", "ranknet+bonsai", "taug+bonsai", "fastxml", "longtail-tail")
 OURS = "longtail-tail"  # in black: there are six colours
@@ -28,11 +27,11 @@ def fronts(results: Mapping[str, Mapping[str, Any]]) -> Any:
             plot = axes[2 * at + place]
             for number, recipe in enumerate(recipe for recipe in DRAWN if recipe in found):
                 row = found[recipe]
-                look = ("#111111", "*") if recipe == OURS else (colour(number), marker(number))
+                style = {"color": "#111111", "marker": "*"} if recipe == OURS else look(number)
                 curve = [(point[across], point[up]) for point in row["curve"]]
-                plot.plot(*zip(*curve, strict=True), color=look[0], linewidth=1.2, alpha=0.8)
+                plot.plot(*zip(*curve, strict=True), color=style["color"], linewidth=1.2, alpha=0.8)
                 plot.plot(
-                    row[f"P@{k}"], row[f"PSP@{k}"], marker=look[1], color=look[0], label=recipe,
+                    row[f"P@{k}"], row[f"PSP@{k}"], label=recipe, **style,
                     linestyle="none", markersize=10 if recipe == OURS else 7,
                 )  # fmt: skip
             others = [row for recipe, row in found.items() if recipe not in DRAWN]

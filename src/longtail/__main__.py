@@ -1,6 +1,6 @@
 """`python -m longtail`, the same as `longtail`."""
 
-from longtail.app.cli import main
+from longtail.cli import main
 
 if __name__ == "__main__":
     main()

@@ -1,10 +1,10 @@
-"""Data sets by name: load what is bundled, look up what is published, check what was downloaded.
+"""Data sets by name: load bundled ones, look up published figures, verify downloaded files.
 
 Examples
 --------
 >>> from longtail import datasets
 >>> datasets.load("debian-tags", "test")
-Dataset('debian-tags:test': 5,592 rows, texts, 598 labels with names, 3.82 labels a row)
+Dataset('debian-tags:test': 5,592 rows, texts, 598 labels with names, 3.82 labels per row)
 >>> datasets.describe("Amazon-670K").labels
 670091
 """
@@ -13,35 +13,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from longtail.corpus.dataset import Dataset
-from longtail.corpus.formats import load_bundled
-from longtail.corpus.registry import DatasetInfo, check_split, describe, names
-from longtail.corpus.verify import Verified, verify
+from longtail.data.dataset import Dataset
+from longtail.data.readers.formats import load_bundled
+from longtail.data.registry import DatasetInfo, check_split, describe, names
+from longtail.data.verify import Verified, verify
 
 __all__ = ["DatasetInfo", "Verified", "describe", "load", "names", "verify"]
 
 
 def load(name: str, split: str = "train", *, label_names: Sequence[str] | None = None) -> Dataset:
-    """Load a data set that comes with the package.
+    """Load a bundled data set.
 
     Parameters
     ----------
     name : str
-        Its name, or name and split in one: ``"debian-depends:test"``.
+        Its name, or name and split: ``"debian-depends:test"``.
     split : str
         "train" or "test".
     label_names : sequence of str, optional
-        Names that define the label ids. By default both splits share the same ids: the names of the training rows,
-        sorted, then those that only test rows have.
-
-    Returns
-    -------
-    Dataset
-
-    Raises
-    ------
-    InputError
-        If there is no such data set, or it is one that the user has to fetch: says where.
+        Names that define the label ids. By default both splits have the same ids: the names of the training rows,
+        sorted, then those of test rows alone.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Errors for the person who made them: one sentence, the place, and what to do about it."""
+"""Exceptions of longtail; each message is one sentence with the file or parameter and what to do."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ _MOST_SHOWN = 300  # characters of a value
 
 
 class LongtailError(Exception):
-    """Base class of every error that longtail raises on purpose; Ctrl-C is no error, see `Interrupted`."""
+    """Base class of all errors that longtail raises; Ctrl-C is not one of them, see `Interrupted`."""
 
 
 class InputError(LongtailError, ValueError):
-    """Data that can't be used: names the file and the line where there is one.
+    """Invalid data; names the file and the line if there are any.
 
     Parameters
     ----------
     reason : str
-        One sentence that says what is wrong and what to do.
+        One sentence: what is wrong, and what to do.
     path : path-like, optional
         The file.
     line : int, optional
@@ -38,13 +38,17 @@ class InputError(LongtailError, ValueError):
         super().__init__(place + reason)
 
 
+class NotNumbersError(InputError, TypeError):
+    """A matrix of Python objects that are not all numbers."""
+
+
 class ParameterError(LongtailError, ValueError):
-    """A parameter with a value that makes no sense: names the parameter.
+    """An invalid value of a parameter; names the parameter.
 
     Examples
     --------
-    >>> str(ParameterError("seed", -1, "must be at least 0"))
-    'seed must be at least 0, got -1.'
+    >>> str(ParameterError("random_state", -1, "must be at least 0"))
+    'random_state must be at least 0, got -1.'
     """
 
     def __init__(self, name: str, value: object, requirement: str) -> None:
@@ -71,14 +75,14 @@ class MissingExtraError(LongtailError, ImportError):
 
 
 class DiskError(LongtailError):
-    """Something that could not be written: a full disk, a directory that vanished, no permission.
+    """A file that could not be written: the disk is full, the directory is gone, or there is no permission.
 
     Parameters
     ----------
     error : OSError
-        What the system said.
+        The error of the system.
     path : path-like
-        What was being written.
+        The file or directory.
 
     Examples
     --------
@@ -100,10 +104,9 @@ class ModelError(LongtailError):
 
 
 class Interrupted(KeyboardInterrupt):
-    """Ctrl-C: says how much was done before the stop.
+    """Ctrl-C, with the amount of work done before the stop.
 
-    It is a KeyboardInterrupt and nothing else, so that neither ``except Exception`` nor ``except LongtailError``
-    keeps a program going that was told to stop.
+    It is only a KeyboardInterrupt, so that neither ``except Exception`` nor ``except LongtailError`` catches it.
 
     Examples
     --------

@@ -22,8 +22,8 @@ recipe=dismec
 limit=10
 allow_learn=True
 transform=limit(5000)
-longtail_regularisation=0.5
-longtail_features__ngrams=1
+longtail_C=0.5
+longtail_features__min_df=1
 """
 
 
@@ -60,7 +60,7 @@ def place(tmp_path_factory):
 def run(folder, *arguments, stdin=None):
     environment = {
         **os.environ,
-        "ANNIF_CONFIG": "longtail.app.annif.Config",
+        "ANNIF_CONFIG": "longtail.annif.Config",
         "ANNIF_PROJECTS": str(folder / "projects.cfg"),
         "ANNIF_DATADIR": str(folder / "data"),
     }
@@ -117,11 +117,11 @@ def test_batches_give_what_single_documents_give(place, monkeypatch):
     from annif.corpus import Document
     from annif.registry import AnnifRegistry
 
-    import longtail.app.annif
+    import longtail.annif
 
     registry = AnnifRegistry(str(place / "projects.cfg"), str(place / "data"), False)
     project = registry.get_project("tags")
-    assert isinstance(project.backend, longtail.app.annif.LongtailBackend)
+    assert isinstance(project.backend, longtail.annif.LongtailBackend)
     texts = [line.split("\t")[0] for line in (place / "test.tsv").read_text().splitlines()[:20]]
     together = project.suggest([Document(text=text) for text in texts])
     for row, text in enumerate(texts):

@@ -1,4 +1,4 @@
-"""What every learner owes, as tests: a learner's test class inherits one of these mixins and says how to make it.
+"""The contract of all learners as tests: a learner's test class inherits one of these mixins and makes the learner.
 
 class TestMine(MatrixContract):
     def make(self, **params):
@@ -10,16 +10,18 @@ from __future__ import annotations
 import copy
 import inspect
 
+import joblib
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, cross_val_score
 
 from longtail import JainPropensity, Model, TopK
 from longtail.errors import InputError, Interrupted, LongtailError, ParameterError
-from longtail.learners.dial import propensity_of
 from tests.learners.rankings import assert_best, assert_ranked, dialled, filtered
 
 UNSEEN = 5  # a label without a training row
@@ -28,7 +30,7 @@ TWINS = (3, 10)  # labels with the same rows
 
 
 def small_data(n_rows=80, n_features=40, n_labels=14, seed=0):
-    """Rows of small whole numbers, each label tied to three features, with all the special cases in it."""
+    """Rows of small integers, each label tied to three features, with all the special cases in it."""
     rng = np.random.default_rng(seed)
     Y = sp.random_array((n_rows, n_labels), density=0.2, rng=rng, format="lil", dtype=np.float32)
     Y[Y.nonzero()] = 1
@@ -52,7 +54,7 @@ def assert_same(one: TopK, other: TopK, name: str = "") -> None:
 
 
 class LearnerContract:
-    """For any learner. `make` is required; `rows` says how a learner that takes no matrix gets its rows."""
+    """For any learner. `make` is required; `rows` makes the rows of a learner that takes no matrix."""
 
     exact = True  # whether `only` and `exclude` give exactly the rest of the full ranking
     other_params: dict[str, object] = {}  # noqa: RUF012 - parameters that differ from those of make()
@@ -77,6 +79,13 @@ class LearnerContract:
     @classmethod
     def fitted(cls, data):
         return cls().make().fit(*data)
+
+    def test_labels_are_called_y_in_every_public_method(self):
+        kind = type(self.make())
+        methods = {name: getattr(kind, name) for name in dir(kind) if not name.startswith("_")}
+        taking = {name: inspect.signature(method).parameters for name, method in methods.items() if callable(method)}
+        assert "y" in taking["fit"]
+        assert not [name for name, parameters in taking.items() if "Y" in parameters]
 
     def test_parameters_are_keyword_only_and_kept_verbatim(self):
         parameters = inspect.signature(type(self.make()).__init__).parameters
@@ -112,6 +121,21 @@ class LearnerContract:
             else:
                 assert now == then
 
+    @settings(max_examples=5, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(seed=st.integers(0, 2**16), dense=st.booleans())
+    def test_fitting_never_changes_its_inputs(self, seed, dense):
+        """Neither X nor y, in any form, nor the parameters, including costs of a weighting."""
+        X, Y = small_data(n_rows=40, n_features=20, n_labels=14, seed=seed)
+        rows, labels = self.rows(X), Y.toarray() if dense else Y.tocsc() if seed % 2 else Y
+        if dense and sp.issparse(rows):
+            rows = rows.toarray()
+        given_in, learner = (rows, labels), self.make()
+        before, parameters = copy.deepcopy(given_in), joblib.hash(learner.get_params())
+        learner.fit(rows, labels)
+        assert joblib.hash(learner.get_params()) == parameters
+        for now, then in zip(given_in, before, strict=True):
+            assert joblib.hash(now) == joblib.hash(then)
+
     def test_remembers_the_training_labels(self, fitted, data):
         Y = data[1]
         assert fitted.n_rows_ == Y.shape[0]
@@ -129,7 +153,7 @@ class LearnerContract:
         X, Y = data
         assert_ranked(fitted.predict_topk(X, k), Y.shape[0], k)
 
-    def test_fewer_places_give_the_head_of_the_same_ranking(self, fitted, data):
+    def test_a_smaller_k_gives_the_top_of_the_same_ranking(self, fitted, data):
         more, fewer = fitted.predict_topk(data[0], 9), fitted.predict_topk(data[0], np.int64(4))
         assert_same(TopK(more.labels[:, :4], more.scores[:, :4]), fewer)
 
@@ -303,11 +327,11 @@ class LearnerContract:
         np.testing.assert_array_equal(search.classes_, np.arange(Y.shape[1]))
 
     def test_the_thread_count_changes_nothing(self):
-        if not any(name.rpartition("__")[2] == "threads" for name in self.make().get_params()):
+        if not any(name.rpartition("__")[2] == "n_jobs" for name in self.make().get_params()):
             pytest.skip("runs on one thread")
         X, Y = small_data(n_rows=150, n_features=60, n_labels=200, seed=1)
         rows = self.rows(X)
-        tops = [self.make(threads=threads).fit(rows, Y).predict_topk(rows, 8) for threads in (1, 2, 3)]
+        tops = [self.make(n_jobs=threads).fit(rows, Y).predict_topk(rows, 8) for threads in (1, 2, 3)]
         assert_same(tops[0], tops[1])
         assert_same(tops[0], tops[2])
 
@@ -349,7 +373,7 @@ class LearnerContract:
     @pytest.mark.parametrize("tail", [1, 0.4, np.float64(0.05)])
     def test_the_tail_dial_ranks_all_labels_by_score_times_inverse_propensity_to_a_power(self, fitted, data, tail):
         X, Y = data
-        inverse = propensity_of(fitted).inverse(fitted.label_counts_, fitted.n_rows_)
+        inverse = fitted.propensity_model().inverse(fitted.label_counts_, fitted.n_rows_)
         plain = self.undialled(fitted).predict_topk(X, Y.shape[1])
         scores = dialled(self.undialled(fitted), plain, inverse, tail)
         for k in (1, 4, 20):
@@ -373,7 +397,7 @@ class LearnerContract:
         other = JainPropensity(a=1.2, b=0.4)
         model = Model(copy.copy(fitted), propensity=other)
         plain = self.undialled(fitted).predict_topk(X, Y.shape[1])
-        inverse = propensity_of(fitted, other).inverse(fitted.label_counts_, fitted.n_rows_)
+        inverse = fitted.propensity_model(other).inverse(fitted.label_counts_, fitted.n_rows_)
         assert_best(model.predict_topk(X, 4, tail=0.83), dialled(self.undialled(fitted), plain, inverse, 0.83))
 
     def test_nan_in_labels_is_an_error(self, data):
@@ -411,7 +435,7 @@ class MatrixContract(LearnerContract):
         forms = {
             "dense": X.toarray(),
             "float64": X.toarray().astype(np.float64),
-            "whole numbers": X.toarray().astype(np.int64),
+            "integers": X.toarray().astype(np.int64),
             "Fortran order": np.asfortranarray(X.toarray()),
             "csr_matrix": sp.csr_matrix(X),
             "csc_array": sp.csc_array(X),

@@ -1,4 +1,4 @@
-"""What a ranking owes, and rankings in plain numpy to compare it with."""
+"""The contract of rankings, and reference rankings in plain numpy."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def assert_ranked(top: TopK, n_rows: int, k: int) -> None:
 
 
 def assert_best(top: TopK, scores: list[dict[int, float]]) -> None:
-    """Each row holds its best labels by these scores, best first; labels may change places within rounding."""
+    """Each row holds its best labels by these scores, best first; labels tied within rounding may be in any order."""
     assert_ranked(top, len(scores), top.k)
     for labels, found, wanted in zip(top.labels, top.scores, scores, strict=True):
         best = sorted(wanted.values(), reverse=True)[: top.k]

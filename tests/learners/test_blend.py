@@ -2,22 +2,38 @@
 
 from __future__ import annotations
 
+from inspect import signature
 from itertools import permutations
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 
-from longtail import Blend, LabelTree, Model, OneVsRest, Popularity, TextLearner, datasets, load
-from longtail.corpus.sparse import as_indicator
+from longtail import (
+    Blend,
+    InstanceForest,
+    JainPropensity,
+    LabelTree,
+    Model,
+    OneVsRest,
+    Popularity,
+    TailDial,
+    TAug,
+    TextLearner,
+    datasets,
+    load,
+)
+from longtail.data.sparse import as_indicator
 from longtail.errors import InputError, ParameterError
-from longtail.learners.blending import Links, find_weights, merged
+from longtail.learners.blend import LogOdds, find_weights, merged
 from longtail.metrics import evaluate
+from longtail.weighting import PW
 from tests.learners.contract import MatrixContract, assert_same, small_data
 
 
 class TestContract(MatrixContract):
     def make(self, **params):
-        params = {"learners": [OneVsRest(threads=1), Popularity()], **params}
+        params = {"learners": [OneVsRest(), Popularity()], **params}
         return Blend(**params)
 
 
@@ -37,34 +53,34 @@ def parts(tags):
 
 def test_merging_by_hand():
     """The first part ranks 3 and 1, the second 1 and 2; what a part doesn't rank counts as its last."""
-    one = Links(np.array([[3, 1, -1]], np.int32), np.array([[2.0, 0.5, -np.inf]]), 3)
-    other = Links(np.array([[1, 2, -1]], np.int32), np.array([[3.0, -1.0, -np.inf]]), 3)
+    one = LogOdds(np.array([[3, 1, -1]], np.int32), np.array([[2.0, 0.5, -np.inf]]), 3)
+    other = LogOdds(np.array([[1, 2, -1]], np.int32), np.array([[3.0, -1.0, -np.inf]]), 3)
     top = merged([one, other], np.array([0.25, 0.75]), 4, 5)
     assert top.labels.tolist() == [[1, 3, 2, -1]]
     np.testing.assert_allclose(top.scores[0, :3], [0.25 * 0.5 + 0.75 * 3, 0.25 * 2 - 0.75, 0.25 * 0.5 - 0.75])
 
 
-def test_places_after_the_candidates_change_nothing_before_them():
+def test_ranks_after_the_candidates_change_nothing_before_them():
     """With one candidate each, 3 and 1 are compared by it alone; 2, which is nobody's, stands behind with its own."""
-    one = Links(np.array([[3, 1, 2]], np.int32), np.array([[2.0, 1.9, 0.5]]), 1)
-    other = Links(np.array([[1, 2, 3]], np.int32), np.array([[3.0, 1.0, -9.0]]), 1)
+    one = LogOdds(np.array([[3, 1, 2]], np.int32), np.array([[2.0, 1.9, 0.5]]), 1)
+    other = LogOdds(np.array([[1, 2, 3]], np.int32), np.array([[3.0, 1.0, -9.0]]), 1)
     top = merged([one, other], np.array([0.5, 0.5]), 3, 5)
     assert top.labels.tolist() == [[1, 3, 2]]
     np.testing.assert_allclose(top.scores[0], [0.5 * 2.0 + 0.5 * 3.0, 0.5 * 2.0 + 0.5 * 3.0, 0.5 * 0.5 + 0.5 * 1.0])
 
 
 @pytest.mark.parametrize("candidates", [1, 3, 10])
-def test_more_places_begin_with_the_same_ones(tags, parts, candidates):
+def test_a_larger_k_starts_with_the_same_labels(tags, parts, candidates):
     _, _, texts, Y, _ = tags
-    blend = Blend(candidates=candidates).join(parts, texts[:500], Y[:500])
+    blend = Blend(top_k=candidates).join(parts, texts[:500], Y[:500])
     few, many = (blend.predict_topk(texts[:200], k) for k in (5, 60))
     np.testing.assert_array_equal(many.labels[:, : min(candidates, 5)], few.labels[:, :candidates])
     np.testing.assert_array_equal(many.scores[:, : min(candidates, 5)], few.scores[:, :candidates])
 
 
-def test_what_nobody_ranks_is_explained_by_the_last_places(tags, parts):
+def test_unranked_labels_are_explained_by_the_last_candidates(tags, parts):
     _, _, texts, Y, _ = tags
-    blend = Blend(candidates=5).join(parts, texts[:500], Y[:500])
+    blend = Blend(top_k=5).join(parts, texts[:500], Y[:500])
     ranked = blend.predict_topk(texts[:1], 300)
     (best,) = blend.explain(texts[:1], [int(ranked.labels[0, 0])])
     (last,) = blend.explain(texts[:1], [int(ranked.labels[0, -1])])
@@ -80,8 +96,8 @@ def test_a_useless_part_gets_no_weight():
     rng = np.random.default_rng(1)
     truth = as_indicator((rng.random((200, 30)) < 0.1).astype(np.float32))
     labels = np.tile(np.arange(30, dtype=np.int32), (200, 1))
-    good = Links(labels, truth.toarray() + 0.3 * rng.normal(size=(200, 30)), 30)
-    bad = Links(labels, rng.normal(size=(200, 30)), 30)
+    good = LogOdds(labels, truth.toarray() + 0.3 * rng.normal(size=(200, 30)), 30)
+    bad = LogOdds(labels, rng.normal(size=(200, 30)), 30)
     weights = find_weights([good, bad], truth)
     assert weights[1] < 0.1
     assert weights.sum() == pytest.approx(1)
@@ -93,7 +109,7 @@ def test_no_part_makes_the_best_weights_worse():
     truth = as_indicator((rng.random((300, 20)) < 0.15).astype(np.float32))
     labels = np.tile(np.arange(20, dtype=np.int32), (300, 1))
     noise = [rng.normal(size=(300, 20)) * np.where(np.arange(20) < 10, low, high) for low, high in ((0.4, 2), (2, 0.4))]
-    parts = [Links(labels, truth.toarray() + one, 20) for one in (*noise, 1.2 * rng.normal(size=(300, 20)))]
+    parts = [LogOdds(labels, truth.toarray() + one, 20) for one in (*noise, 1.2 * rng.normal(size=(300, 20)))]
 
     def worth(chosen):
         some = [parts[number] for number in chosen]
@@ -137,16 +153,51 @@ def test_weights_that_are_given_are_kept(tags, parts):
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"learners": []}, {"learners": [OneVsRest()]}, {"learners": OneVsRest()}, {"learners": ["dismec", "bonsai"]},
-        {"weights": [1]}, {"weights": [1, -1]}, {"weights": [0, 0]}, {"weights": ["a", "b"]}, {"names": ["a"]},
-        {"candidates": 0}, {"held_out": 0}, {"held_out": 1}, {"learners": [OneVsRest(regularisation=-1), Popularity()]},
+        {"learners": []},
+        {"learners": [OneVsRest()]},
+        {"learners": OneVsRest()},
+        {"learners": ["dismec", "bonsai"]},
+        {"weights": [1]},
+        {"weights": [1, -1]},
+        {"weights": [0, 0]},
+        {"weights": ["a", "b"]},
+        {"names": ["a"]},
+        {"top_k": 0},
+        {"validation_fraction": 0},
+        {"validation_fraction": 1},
+        {"learners": [OneVsRest(C=-1), Popularity()]},
     ],
     ids=str,
-)  # fmt: skip
+)
 def test_wrong_parameters_are_refused(wrong):
     X, Y = small_data()
     with pytest.raises(ParameterError):
         Blend(**{"learners": [OneVsRest(), Popularity()], **wrong}).fit(X, Y)
+
+
+def test_y_is_called_y():
+    X, Y = small_data()
+    blend = Blend(learners=[OneVsRest(), Popularity()], weights=[1, 1])
+    assert blend.estimate(X=X, y=Y).seconds > 0
+    assert_same(blend.fit(X=X, y=Y).predict_topk(X), clone(blend).join(blend.learners_, X=X, y=Y).predict_topk(X))
+    for method in (LabelTree.add_labels, OneVsRest.add_labels, InstanceForest.add_trees, Model.add_labels):
+        assert "y" in signature(method).parameters
+
+
+def test_learners_in_a_blend_are_parts():
+    weighted = OneVsRest(weighting=PW(propensity=JainPropensity(a=0.6, b=2.6)))
+    blend = Blend(learners=(Popularity(), TailDial(learner=weighted)))
+    assert [path for path, _ in blend.parts()] == ["", "learners.0__", "learners.1__", "learners.1__learner__"]
+    assert blend.find(OneVsRest, fitted=False) is weighted
+    assert blend.propensity_model() is weighted.weighting.propensity
+    with pytest.raises(ParameterError, match="must go around TAug"):
+        TAug(learner=blend)._check_parameters()
+    X, Y = small_data()
+    blend.set_params(weights=[1, 1]).fit(X, Y)
+    other = Popularity().fit(X, Y)
+    changed = blend._with_inside(lambda part: other if isinstance(part, Popularity) else part)
+    assert (changed.learners_[0], changed.learners_[1]) == (other, blend.learners_[1])
+    assert blend.learners_[0] is not other
 
 
 def test_learners_that_have_nothing_in_common_are_refused(tags, parts):
@@ -159,5 +210,5 @@ def test_learners_that_have_nothing_in_common_are_refused(tags, parts):
         Blend().join([parts[0], Popularity().fit(np.ones((20, 2)), Y[:20])], texts[:20], Y[:20])
     with pytest.raises(InputError, match="labels"):
         Blend().join(parts, texts[:20], Y[:20, :5])
-    with pytest.raises(InputError, match="nothing to weigh"):
+    with pytest.raises(InputError, match="nothing to find the weights on"):
         Blend().join(parts, texts[:20], Y[:20] * 0)

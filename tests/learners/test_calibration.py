@@ -2,11 +2,11 @@ import numpy as np
 import pytest
 
 from longtail import Model, OneVsRest
-from longtail.corpus import Dataset
-from longtail.engine.topk import TopK
+from longtail.data import Dataset
 from longtail.errors import InputError, ParameterError
 from longtail.learners import Calibration
 from longtail.metrics import calibration_error
+from longtail.topk import TopK
 from tests.learners.contract import small_data
 
 

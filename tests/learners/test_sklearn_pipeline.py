@@ -1,4 +1,4 @@
-"""longtail inside scikit-learn: the example of docs/sklearn.md."""
+"""longtail inside scikit-learn: the example of docs/how-to/use-scikit-learn.md."""
 
 import numpy as np
 from sklearn.feature_extraction.text import TfidfVectorizer

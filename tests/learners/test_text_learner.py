@@ -3,9 +3,10 @@ import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression
 
-from longtail.corpus.text import Tfidf
 from longtail.errors import InputError, ParameterError
+from longtail.features.tfidf.tfidf import Tfidf
 from longtail.learners import InstanceForest, Learner, Popularity, TextLearner
 from tests.learners.contract import LearnerContract, assert_same
 
@@ -23,17 +24,17 @@ def as_texts(X):
 
 
 class TestTextLearner(LearnerContract):
-    def make(self, *, threads=None, **params):
-        if threads is not None:
-            params = {"features": Tfidf(min_rows=1, threads=threads), **params}
-        return TextLearner(**{"features": Tfidf(min_rows=1), "learner": Popularity(), **params})
+    def make(self, *, n_jobs=None, **params):
+        if n_jobs is not None:
+            params = {"features": Tfidf(min_df=1, n_jobs=n_jobs), **params}
+        return TextLearner(**{"features": Tfidf(min_df=1), "learner": Popularity(), **params})
 
     def rows(self, X):
         return as_texts(X)
 
     def test_gives_what_its_parts_give(self):
-        learner = TextLearner(features=Tfidf(min_rows=1), learner=Popularity()).fit(TEXTS, LABELS)
-        features = Tfidf(min_rows=1).fit(TEXTS)
+        learner = TextLearner(features=Tfidf(min_df=1), learner=Popularity()).fit(TEXTS, LABELS)
+        features = Tfidf(min_df=1).fit(TEXTS)
         assert learner.n_features_in_ == len(features.feature_names())
         alone = Popularity().fit(features.transform(TEXTS), LABELS)
         new = ["a fish", "something else", ""]
@@ -41,31 +42,43 @@ class TestTextLearner(LearnerContract):
         assert (learner.predict(new) != alone.predict(features.transform(new))).nnz == 0
 
     def test_more_trees_over_texts(self):
-        forest = {"leaf_size": 1, "regularisation": 10.0}
-        learner = TextLearner(features=Tfidf(min_rows=1), learner=InstanceForest(trees=2, **forest)).fit(TEXTS, LABELS)
-        larger = TextLearner(features=Tfidf(min_rows=1), learner=InstanceForest(trees=5, **forest)).fit(TEXTS, LABELS)
+        forest = {"leaf_size": 1, "C": 10.0}
+        learner = TextLearner(features=Tfidf(min_df=1), learner=InstanceForest(n_trees=2, **forest)).fit(TEXTS, LABELS)
+        larger = TextLearner(features=Tfidf(min_df=1), learner=InstanceForest(n_trees=5, **forest)).fit(TEXTS, LABELS)
         assert learner.add_trees(TEXTS, LABELS, 3) is learner
-        assert learner.learner.trees == 5
+        assert learner.learner.n_trees == 5
         assert_same(learner.predict_topk(TEXTS, 3), larger.predict_topk(TEXTS, 3))
         with pytest.raises(InputError, match="Popularity has no trees over rows"):
             TextLearner(learner=Popularity()).fit(TEXTS, LABELS).add_trees(TEXTS, LABELS, 1)
 
+    @pytest.mark.parametrize(
+        ("inside", "reason"),
+        [
+            (LogisticRegression(), "must be a learner or None"),
+            ("dismec", "must be a learner or None"),
+            (TextLearner(), "must take a matrix: give the one inside the learner over texts"),
+        ],
+    )
+    def test_what_is_no_learner_over_matrices_is_refused(self, inside, reason):
+        with pytest.raises(ParameterError, match=reason):
+            TextLearner(learner=inside).fit(TEXTS, LABELS)
+
     def test_nested_parameters(self):
-        learner = TextLearner(features=Tfidf(ngrams=2), learner=Popularity())
-        learner.set_params(features__ngrams=3, features__min_rows=1)
-        assert learner.features.ngrams == 3
-        assert learner.get_params()["features__min_rows"] == 1
+        learner = TextLearner(features=Tfidf(ngram_range=(1, 2)), learner=Popularity())
+        learner.set_params(features__ngram_range=(1, 3), features__min_df=1)
+        assert learner.features.ngram_range == (1, 3)
+        assert learner.get_params()["features__min_df"] == 1
         copy = clone(learner)
         assert copy.features is not learner.features
-        assert copy.features.ngrams == 3
+        assert copy.features.ngram_range == (1, 3)
 
     def test_nested_parameters_of_a_default_part(self):
-        learner = TextLearner(learner=Popularity()).set_params(features__min_rows=1)
-        assert learner.features.min_rows == 1
+        learner = TextLearner(learner=Popularity()).set_params(features__min_df=1)
+        assert learner.features.min_df == 1
         assert TextLearner().features is None
 
     def test_parts_are_not_fitted_themselves(self):
-        features, inner = Tfidf(min_rows=1), Popularity()
+        features, inner = Tfidf(min_df=1), Popularity()
         TextLearner(features=features, learner=inner).fit(TEXTS, LABELS)
         with pytest.raises(NotFittedError):
             features.transform(TEXTS)
@@ -74,7 +87,7 @@ class TestTextLearner(LearnerContract):
 
     def test_features_and_learner_stay_together_when_interrupted_between(self, monkeypatch):
         learner = self.make().fit(TEXTS, LABELS)
-        before, whole_fit = dict(vars(learner)), Learner.fit
+        before, whole_fit = dict(vars(learner)), Learner._fit_unchecked
 
         def interrupted_after(self, X, Y):
             whole_fit(self, X, Y)
@@ -82,7 +95,7 @@ class TestTextLearner(LearnerContract):
                 raise KeyboardInterrupt
             return self
 
-        monkeypatch.setattr(Learner, "fit", interrupted_after)
+        monkeypatch.setattr(Learner, "_fit_unchecked", interrupted_after)
         with pytest.raises(KeyboardInterrupt):
             learner.fit(["another text", "and words"], [[1], [0]])
         assert vars(learner) == before
@@ -91,11 +104,11 @@ class TestTextLearner(LearnerContract):
         ("wrong", "message"),
         [
             ("one text", "one text"),
-            (sp.eye_array(3), "takes texts"),
-            (np.eye(3), "takes texts"),
-            (None, "takes texts"),
-            (["fine", None], "row 1"),
-            ([b"bytes"], "row 0"),
+            (sp.eye_array(3), "must be a list of texts"),
+            (np.eye(3), "must be a list of texts"),
+            (None, "must be a list of texts"),
+            (["fine", None], r"X\[1\]"),
+            ([b"bytes"], "X must|X.0. must"),
         ],
     )
     def test_what_is_no_list_of_texts_is_an_error(self, fitted, wrong, message):
@@ -110,5 +123,5 @@ class TestTextLearner(LearnerContract):
             assert_same(fitted.predict_topk(same, 3), expected)
 
     def test_wrong_parameters_of_the_parts_are_refused_before_work(self):
-        with pytest.raises(ParameterError, match="ngrams"):
-            TextLearner(features=Tfidf(ngrams=0), learner=Popularity()).fit(["x"], [[1], [0]])
+        with pytest.raises(ParameterError, match="ngram_range"):
+            TextLearner(features=Tfidf(ngram_range=(0, 1)), learner=Popularity()).fit(["x"], [[1], [0]])

@@ -1,4 +1,4 @@
-"""Rows that come after the training: what moves, what stays, and how near the result is to training anew."""
+"""Rows that come after the training: what moves, what stays, and how near the result is to a refit."""
 
 import copy
 import time
@@ -21,13 +21,13 @@ from longtail import (
     TextLearner,
     datasets,
 )
-from longtail.corpus import Tfidf
 from longtail.errors import InputError
+from longtail.features import Tfidf
 from longtail.learners import Blend
 from longtail.learners.label_trees.block_lanes import decoded, label_rows
 from longtail.learners.label_trees.chunk_weights import EncodedBlock
 from longtail.learners.label_trees.node_training import NodeMembers
-from longtail.learners.label_trees.retraining import trained_together
+from longtail.learners.label_trees.updating import trained_together
 from longtail.metrics import evaluate
 from tests.learners.contract import small_data
 
@@ -57,7 +57,7 @@ UPDATABLE = [
     lambda: OneVsRest(loss="logistic", weighting="pw", precision="float32"),
     lambda: OneVsRest(loss="hinge", normalise=False, bias=0.0),
     lambda: LabelTree(leaf_size=8),
-    lambda: LabelTree(trees=2, leaf_size=8, arity=2, negatives=0, precision="float32", overlap=0.2),
+    lambda: LabelTree(n_trees=2, leaf_size=8, arity=2, n_hard_negatives=0, precision="float32", overlap=0.2),
     lambda: LabelTree(leaf_size=8, loss="logistic", weighting="pw-cb", precision="bfloat16"),
     lambda: TailDial(tail=0.3),
     lambda: Stacked(second=OneVsRest(weighting="pw")),
@@ -66,7 +66,7 @@ UPDATABLE = [
     lambda: TAug(rows="own", learner=OneVsRest()),
     lambda: TAug(tau=1.0, learner=OneVsRest()),
     lambda: CentroidReranker(learner=OneVsRest()),
-    lambda: InstanceForest(trees=5),
+    lambda: InstanceForest(n_trees=5),
     lambda: Popularity(),
 ]
 
@@ -97,13 +97,13 @@ def test_late_rows_and_labels_are_learned_and_kept(make, with_train, data, tmp_p
 
 @pytest.mark.parametrize("make", [OneVsRest, LabelTree, lambda **params: OneVsRest(weighting="pw-cb", **params)])
 @pytest.mark.parametrize("with_train", [False, True])
-def test_the_result_is_near_that_of_training_anew(make, with_train, texts):
+def test_the_result_is_near_that_of_a_refit(make, with_train, texts):
     X, Y, X_test, Y_test = texts
     old = 2700
     learner = make().fit(X[:old], Y[:old])
-    anew = held_out(make().fit(X, Y), X_test, Y_test)
+    refit = held_out(make().fit(X, Y), X_test, Y_test)
     learner.update(X[old:], Y[old:], train=(X[:old], Y[:old]) if with_train else None)
-    assert (held_out(learner, X_test, Y_test) > anew - 1).all(), "2,000 rows: a point is two standard errors"
+    assert (held_out(learner, X_test, Y_test) > refit - 1).all(), "2,000 rows: a point is two standard errors"
 
 
 @pytest.mark.parametrize(("make", "most"), [(OneVsRest, 1), (LabelTree, 1)])
@@ -118,10 +118,10 @@ def test_labels_that_no_row_had_are_found(make, most, texts):
     Y, Y_test = Y[:, order], Y_test[:, order]
     learner = make().fit(X[~late], Y[~late][:, : len(others)])
     without = held_out(learner, X_test, Y_test)
-    anew = held_out(make().fit(X, Y), X_test, Y_test)
+    refit = held_out(make().fit(X, Y), X_test, Y_test)
     alone = copy.copy(learner).update(X[late], Y[late])
     both = copy.copy(learner).update(X[late], Y[late], train=(X[~late], Y[~late][:, : len(others)]))
-    assert (held_out(both, X_test, Y_test) > anew - most).all()
+    assert (held_out(both, X_test, Y_test) > refit - most).all()
     assert (held_out(alone, X_test, Y_test) > without - 0.3).all(), "without the earlier rows nothing is lost"
     is_new = np.arange(len(order)) >= len(others)
     recalls = [
@@ -132,7 +132,7 @@ def test_labels_that_no_row_had_are_found(make, most, texts):
     assert min(recalls[2:]) > 0.8 * recalls[0]
 
 
-def test_a_label_that_is_told_nothing_new_stays_to_the_last_bit(data):
+def test_a_label_without_new_information_keeps_its_bits(data):
     X, Y = data
     learner = OneVsRest().fit(X, Y)
     row = sp.csr_array(Y[:1])
@@ -159,19 +159,19 @@ def test_one_row_moves_its_label_a_little_and_in_its_favour(texts):
 
 
 @pytest.mark.parametrize("leaf_size", [64, 8], ids=["one node", "many nodes"])
-def test_a_tree_trains_anew_what_is_new_by_a_fifth_where_all_rows_are_there(leaf_size, data):
+def test_a_tree_refits_nodes_that_grow_by_a_fifth_when_given_all_rows(leaf_size, data):
     X, Y = data
-    exact = {"tolerance": 1e-5, "max_passes": 500, "prune_below": 0.0, "precision": "float32"}
-    learner = LabelTree(leaf_size=leaf_size, negatives=100, **exact).fit(X[:OLD], Y[:OLD, :LABELS])
+    exact = {"tol": 1e-5, "max_iter": 500, "prune_below": 0.0, "precision": "float32"}
+    learner = LabelTree(leaf_size=leaf_size, n_hard_negatives=100, **exact).fit(X[:OLD], Y[:OLD, :LABELS])
     moved = copy.copy(learner).update(X[OLD:], Y[OLD:])
     learner.update(X[OLD:], Y[OLD:], train=(X[:OLD], Y[:OLD, :LABELS]))
-    both = LabelTree(leaf_size=64, negatives=100, **exact).fit(X, Y)  # every label on all rows
+    both = LabelTree(leaf_size=64, n_hard_negatives=100, **exact).fit(X, Y)  # every label on all rows
     wanted, found, without = (label_weights(each) for each in (both, learner, moved))
     counts, late = (np.bincount(part.indices, minlength=60) for part in (Y, Y[OLD:]))
-    anew = np.flatnonzero((late > 0) & (late >= 0.2 * counts))
-    assert len(np.setdiff1d(anew, np.arange(LABELS, 60))) > 10, "labels that were there before, too"
-    np.testing.assert_allclose(found[anew], wanted[anew], atol=2e-3)
-    assert (np.abs(without[anew] - wanted[anew]).max(axis=1) > 0.02).all(), "new rows alone lead elsewhere"
+    refit = np.flatnonzero((late > 0) & (late >= 0.2 * counts))
+    assert len(np.setdiff1d(refit, np.arange(LABELS, 60))) > 10, "labels that were there before, too"
+    np.testing.assert_allclose(found[refit], wanted[refit], atol=2e-3)
+    assert (np.abs(without[refit] - wanted[refit]).max(axis=1) > 0.02).all(), "new rows alone lead elsewhere"
 
 
 def test_members_that_are_trained_together_find_back_to_their_blocks_in_time_that_grows_with_them():
@@ -196,7 +196,7 @@ def label_weights(learner):
     """Weights of a tree's labels, which stand under one node each."""
     members = learner.weights_.members_
     weights = np.zeros((learner.n_labels_, learner.n_features_in_), np.float32)
-    weights[members[members >= 0]] = label_rows(learner.weights_).toarray()
+    weights[members[members >= 0]] = label_rows(learner.weights_.blocks(), learner.weights_.n_features_).toarray()
     return weights
 
 
@@ -238,12 +238,23 @@ def test_corrected_rows_take_a_wrong_label_back(data):
 
 @pytest.mark.parametrize(
     "make",
-    [OneVsRest, lambda: LabelTree(leaf_size=8), lambda: LabelTree(trees=2, leaf_size=1, arity=2, overlap=0.2), TailDial,
-     Popularity, lambda: CentroidReranker(learner=OneVsRest()), lambda: TAug(rows="own", learner=OneVsRest()),
-     lambda: TAug(rows="own", learner=LabelTree(leaf_size=8)), lambda: TAug(rows="own", learner=Popularity()),
-     lambda: InstanceForest(trees=5), lambda: TAug(rows="own", learner=InstanceForest(trees=5)),
-     lambda: CentroidReranker(learner=InstanceForest(trees=5)), RankNet, lambda: Stacked(second=OneVsRest())],
-)  # fmt: skip
+    [
+        OneVsRest,
+        lambda: LabelTree(leaf_size=8),
+        lambda: LabelTree(n_trees=2, leaf_size=1, arity=2, overlap=0.2),
+        TailDial,
+        Popularity,
+        lambda: CentroidReranker(learner=OneVsRest()),
+        lambda: TAug(rows="own", learner=OneVsRest()),
+        lambda: TAug(rows="own", learner=LabelTree(leaf_size=8)),
+        lambda: TAug(rows="own", learner=Popularity()),
+        lambda: InstanceForest(n_trees=5),
+        lambda: TAug(rows="own", learner=InstanceForest(n_trees=5)),
+        lambda: CentroidReranker(learner=InstanceForest(n_trees=5)),
+        RankNet,
+        lambda: Stacked(second=OneVsRest()),
+    ],
+)
 @pytest.mark.parametrize("kept", ["the others", "a frequent one"])
 def test_a_label_whose_last_row_is_taken_away_is_forgotten(make, kept, data, tmp_path):
     X, Y = data
@@ -269,9 +280,9 @@ def test_a_label_whose_last_row_is_taken_away_is_forgotten(make, kept, data, tmp
 
 
 @pytest.mark.parametrize("trees", [1, 2])
-def test_a_node_without_labels_takes_no_place_of_the_beam(trees, data):
+def test_a_node_without_labels_does_not_enter_the_beam(trees, data):
     X, Y = data
-    learner = LabelTree(trees=trees, leaf_size=4, arity=2, beam=1).fit(X, Y)
+    learner = LabelTree(n_trees=trees, leaf_size=4, arity=2, beam=1).fit(X, Y)
     forest = learner.forest_
     leaf = int(forest.holders[0])
     gone = forest.labels_under(leaf)
@@ -293,7 +304,7 @@ def test_a_node_without_labels_takes_no_place_of_the_beam(trees, data):
 
 
 @pytest.mark.parametrize("others_join", [False, True], ids=["it alone", "another label joins too"])
-@pytest.mark.parametrize("make", [OneVsRest, lambda: LabelTree(leaf_size=8), lambda: LabelTree(trees=2, leaf_size=8)])
+@pytest.mark.parametrize("make", [OneVsRest, lambda: LabelTree(leaf_size=8), lambda: LabelTree(n_trees=2, leaf_size=8)])
 def test_a_forgotten_label_comes_back_with_earlier_rows_alone(make, others_join, data):
     """As when the rows of the first training, without their corrections, are given to the next update again."""
     X, Y = data
@@ -309,7 +320,7 @@ def test_a_forgotten_label_comes_back_with_earlier_rows_alone(make, others_join,
     places = [
         np.append(np.argwhere(labels == 20)[:, 1], np.full((labels != 20).all(axis=1).sum(), 61)) for labels in found
     ]
-    assert places[0].mean() < places[1].mean() + 3, "about where training anew would have it"
+    assert places[0].mean() < places[1].mean() + 3, "about where a refit would have it"
     assert (60 in found[0]) == others_join
 
 
@@ -318,13 +329,13 @@ def test_the_thread_count_changes_nothing(make, data):
     X, Y = data
     tops = []
     for threads in (1, 2):
-        learner = make(threads=threads).fit(X[:OLD], Y[:OLD, :LABELS])
+        learner = make(n_jobs=threads).fit(X[:OLD], Y[:OLD, :LABELS])
         tops.append(learner.update(X[OLD:], Y[OLD:], train=(X[:OLD], Y[:OLD])).predict_topk(X, 10))
     np.testing.assert_array_equal(tops[0].labels, tops[1].labels)
     np.testing.assert_array_equal(tops[0].scores, tops[1].scores)
 
 
-@pytest.mark.parametrize("make", [OneVsRest, lambda: LabelTree(leaf_size=8), lambda: LabelTree(trees=2, leaf_size=8)])
+@pytest.mark.parametrize("make", [OneVsRest, lambda: LabelTree(leaf_size=8), lambda: LabelTree(n_trees=2, leaf_size=8)])
 def test_labels_that_had_a_column_but_no_row_are_learned_too(make, data):
     X, Y = data
     order = np.random.default_rng(0).permutation(60)  # so that they stand between the others
@@ -376,7 +387,7 @@ def test_updates_can_follow_one_another(data):
 def test_what_can_not_be_updated_says_so_and_stays(data):
     X, Y = data
     blend = Blend(learners=[OneVsRest(), OneVsRest(weighting="pw")], weights=[1, 1]).fit(X, Y)
-    with pytest.raises(InputError, match=r"Blend can't learn from rows that come later: train it anew"):
+    with pytest.raises(InputError, match=r"Blend does not support incremental updates: refit on all rows"):
         blend.update(X, Y)
     learner = OneVsRest().fit(X, Y)
     before = learner.coef_.toarray()
@@ -393,7 +404,7 @@ def test_what_can_not_be_updated_says_so_and_stays(data):
 
 def test_a_learner_over_texts_keeps_its_words():
     texts = ["a red ship", "a blue ship", "a red tree", "a blue tree"] * 3
-    learner = TextLearner(features=Tfidf(min_rows=1)).fit(texts, [[1, 0], [1, 0], [0, 1], [0, 1]] * 3)
+    learner = TextLearner(features=Tfidf(min_df=1)).fit(texts, [[1, 0], [1, 0], [0, 1], [0, 1]] * 3)
     words = learner.features_.feature_names()
     learner.update(["a green red tree"], [[0, 1, 1]], train=(texts, [[1, 0], [1, 0], [0, 1], [0, 1]] * 3))
     assert learner.features_.feature_names() == words
@@ -411,4 +422,4 @@ def test_blocks_of_a_tree_can_be_taken_apart_and_put_together(precision, data):
         again = EncodedBlock.encoded(dense, block.bias, features.astype(np.int32), members, 1e-30, precision, 80)
         for name, one, other in zip(block._fields, block, again, strict=True):
             np.testing.assert_allclose(one, other, rtol=1e-6, err_msg=name)
-    assert label_rows(weights).shape == (len(weights.members_[weights.members_ >= 0]), 80)
+    assert label_rows(weights.blocks(), weights.n_features_).shape == (len(weights.members_[weights.members_ >= 0]), 80)

@@ -71,7 +71,7 @@ class TestZeroOne:
 
 
 class TestEquations:
-    """Each equation as it stands in the paper, z and y the label in -1/1 and 0/1; values by hand for p = 1/4."""
+    """Each equation as printed in the paper, z and y the label in -1/1 and 0/1; values by hand for p = 1/4."""
 
     s = np.array([-3.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0])
 
@@ -170,7 +170,7 @@ def test_gradients_by_differences(plain):
 
 
 class TestUnbiasedness:
-    """The mean over which true labels got recorded, each with probability p and no others."""
+    """The mean over the possible recordings, each true label with probability p and no others."""
 
     @EACH
     @given(p=st.floats(0.01, 1), score=st.floats(-20, 20))

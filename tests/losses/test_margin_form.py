@@ -1,4 +1,4 @@
-"""Which losses a solver can take, and what the others are told."""
+"""Which losses a solver supports, and the errors for the others."""
 
 import numpy as np
 import pytest

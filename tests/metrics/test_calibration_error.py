@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from longtail.engine.topk import TopK
 from longtail.errors import InputError, ParameterError
 from longtail.metrics import calibration_curve, calibration_error
+from longtail.topk import TopK
 
 
 def top(labels, scores) -> TopK:

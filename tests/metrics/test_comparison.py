@@ -61,7 +61,7 @@ def test_random_swaps_come_close_to_the_exact_p_value() -> None:
 
 def test_antisymmetric() -> None:
     a, b, Y = rankings(60, 2)
-    there, back = (compare(*pair, Y, inverse_propensity=WEIGHTS, resamples=200, permutations=500, seed=3)
+    there, back = (compare(*pair, Y, inverse_propensity=WEIGHTS, resamples=200, permutations=500, random_state=3)
                    for pair in ((a, b), (b, a)))  # fmt: skip
     for name, item in there.items():
         other = back[name]
@@ -72,7 +72,7 @@ def test_antisymmetric() -> None:
 
 def test_threads_change_nothing_and_values_are_those_of_evaluate() -> None:
     a, b, Y = rankings(80, 5)
-    one, two = (compare(a, b, Y, resamples=200, permutations=300, threads=threads) for threads in (1, 2))
+    one, two = (compare(a, b, Y, resamples=200, permutations=300, n_jobs=threads) for threads in (1, 2))
     assert dict(one) == dict(two)
     assert {name: item.a for name, item in one.items()} == dict(evaluate(a, Y))
     assert {name: item.b for name, item in one.items()} == dict(evaluate(b, Y))
@@ -85,7 +85,7 @@ def test_errors_of_the_first_kind() -> None:
     for seed in range(200):
         a, b, Y = rankings(40, seed)
         a[::7, 1:] = -1  # so that the denominators of microF1 differ
-        compared = compare(a, b, Y, inverse_propensity=WEIGHTS, ks=[1, 3], resamples=1, permutations=199, threads=1)
+        compared = compare(a, b, Y, inverse_propensity=WEIGHTS, ks=[1, 3], resamples=1, permutations=199, n_jobs=1)
         found.append([compared[name].p_value for name in names])
     p = np.array(found)
     assert ((p <= 0.05).mean(axis=0) <= 0.05 + 2.5 * np.sqrt(0.05 * 0.95 / 200)).all()

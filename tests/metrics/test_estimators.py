@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from longtail.engine.topk import TopK
 from longtail.errors import InputError, ParameterError
 from longtail.metrics import ESTIMATORS, concentration_bound, evaluate, unbiased_estimate, unbiased_rows
+from longtail.topk import TopK
 from tests.metrics.reference import padded
 
 N, N_LABELS, K, MASKS = 60, 20, 4, 1500
@@ -79,7 +79,7 @@ def test_unbiased_when_labels_go_missing_independently(name: str, complete) -> N
 
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_labels_that_go_missing_together(name: str, complete) -> None:
-    """Only the chance of each label matters, except for the place of the first hit."""
+    """Only the probability of each label matters, except for the rank of the first hit."""
     ranking, Y, p = complete
     observed = recorded(Y, p, together=True)
     found = estimates(name, ranking, observed, 1 / p, None if name in WITHOUT_N_TRUE else Y.sum(axis=1))
@@ -97,7 +97,7 @@ def test_recorded_labels_taken_for_complete_ones_mislead(name: str, complete) ->
 
 
 def test_dividing_by_the_recorded_number_misleads(complete) -> None:
-    """With propensities but the number of recorded labels in the place of the true one, recall is far too high."""
+    """With propensities but the number of recorded labels instead of the true one, recall is far too high."""
     ranking, Y, p = complete
     observed = recorded(Y, p)
     rows = unbiased_rows("R", np.tile(ranking, (MASKS, 1)), observed, 1 / p, K, np.diff(observed.indptr))
@@ -122,7 +122,7 @@ def test_complete_labels_give_what_evaluate_gives(name: str, complete) -> None:
 
 
 def test_one_row_by_hand() -> None:
-    """Labels 3 and 1 are recorded, with 1/p = 2 and 4, at places 1 and 3; the row truly has 5 labels of 6."""
+    """Labels 3 and 1 are recorded, with 1/p = 2 and 4, at ranks 1 and 3; the row truly has 5 labels of 6."""
     arguments = ([[3, 0, 1, -1]], [[0, 1, 0, 1, 0, 0]], [1.0, 4.0, 1.0, 2.0, 1.0, 1.0], 4)
     d3, mass = 0.5, 1 + 1 / np.log2(3) + 0.5 + 1 / np.log2(5)
     expected = {"P": 6 / 4, "DCG": (2 + 4 * d3) / mass, "nDCG": (2 + 4 * d3) / mass, "R": 6 / 5}
@@ -146,7 +146,7 @@ def test_rankings_of_every_form(complete) -> None:
 
 class TestBound:
     def test_by_hand(self) -> None:
-        """sqrt(ln(2/0.05) / (2 * 100)) = 0.13581; at most 3 of 5 places and 1/p of at most 4."""
+        """sqrt(ln(2/0.05) / (2 * 100)) = 0.13581; at most 3 of 5 ranks and 1/p of at most 4."""
         assert concentration_bound("P", [1, 4], [3] * 100) == pytest.approx(100 * 4 * 3 / 5 * 0.135810, rel=1e-5)
         assert concentration_bound("P", [1, 4], [9] * 100) == pytest.approx(100 * 4 * 0.135810, rel=1e-5)
         mixed = concentration_bound("P", [1, 4], [3] * 50 + [0] * 50)
@@ -208,8 +208,8 @@ class TestBound:
         ("P", {"inverse_propensity": [1.0]}, "one for each label"),
         ("P", {"inverse_propensity": None}, "inverse_propensity must hold"),
         ("R", {"n_true": [0]}, "row 0, which has 1 recorded"),
-        ("R", {"n_true": [1.5]}, "n_true must be one whole number"),
-        ("R", {"n_true": [1, 2]}, "n_true must be one whole number"),
+        ("R", {"n_true": [1.5]}, "n_true must be one integer"),
+        ("R", {"n_true": [1, 2]}, "n_true must be one integer"),
         ("R", {"g": [0.5, 1.0]}, "leave them out"),
         ("F1", {"g": [0.5, 1.0]}, "g is for R, ADG, ARR"),
         ("R", {"g": [0.0, 1.0], "inverse_propensity": None}, "g must hold"),

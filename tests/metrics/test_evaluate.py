@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import f1_score, hamming_loss
 
-from longtail.engine.topk import TopK
 from longtail.errors import InputError, ParameterError
 from longtail.metrics import Evaluator, evaluate, per_label, top_k_from_sparse
+from longtail.topk import TopK
 from tests.metrics.reference import cases, indicator, metrics, padded
 
 # Four rows, six labels of which label 5 was never seen in training and so has the largest 1/p.
@@ -26,13 +26,13 @@ def by_hand() -> dict[str, float]:
 
 
 def test_precision(by_hand: dict[str, float]) -> None:
-    """Hits at 1: yes, yes, no, no. At 3: 2, 1, 0, 1 of three places each, though row 1 has one prediction only."""
+    """Hits at 1: yes, yes, no, no. At 3: 2, 1, 0, 1 of three ranks each, though row 1 has one prediction only."""
     assert by_hand["P@1"] == pytest.approx(100 * 2 / 4)
     assert by_hand["P@3"] == pytest.approx(100 * (2 + 1 + 0 + 1) / (3 * 4))
 
 
 def test_ndcg(by_hand: dict[str, float]) -> None:
-    """Row 0 hits places 1 and 3 of 2 possible, row 1 its only one, row 2 has none and scores 0, row 3 place 2 of 3."""
+    """Row 0 hits ranks 1 and 3 of 2 possible, row 1 its only one, row 2 has none and scores 0, row 3 rank 2 of 3."""
     assert by_hand["nDCG@1"] == pytest.approx(100 * 2 / 4)
     assert by_hand["nDCG@3"] == pytest.approx(100 * ((1 + D3) / MASS2 + 1 + 0 + D2 / MASS3) / 4)
 
@@ -75,7 +75,7 @@ def test_psr(by_hand: dict[str, float]) -> None:
 
 
 def test_mrr(by_hand: dict[str, float]) -> None:
-    """First hits at places 1, 1, none and 2."""
+    """First hits at ranks 1, 1, none and 2."""
     assert by_hand["MRR@1"] == pytest.approx(100 * 2 / 4)
     assert by_hand["MRR@3"] == pytest.approx(100 * (1 + 1 + 0 + 1 / 2) / 4)
 
@@ -123,8 +123,8 @@ def test_psp_is_a_ratio_of_sums_and_not_a_mean_of_ratios() -> None:
     assert scores["PSP@1"] == pytest.approx(10)
 
 
-def test_places_that_are_not_there_are_misses() -> None:
-    """One place is given; at 3 the hit counts for a third of the places and for one of two true labels."""
+def test_missing_ranks_are_misses() -> None:
+    """One label is ranked; at 3 the hit counts for a third of the ranks and for one of two true labels."""
     scores = evaluate([[0]], [[1, 1]], ks=[1, 3])
     at_3 = {"P@3": 100 / 3, "nDCG@3": 100 / MASS2, "R@3": 50, "C@3": 50, "MRR@3": 100, "ADG@3": 50}
     at_3 |= {"microF1@3": 100 * 2 / 3, "macroF1@3": 50, "Hamming@3": 50}
@@ -258,7 +258,7 @@ class TestRerank:
         bins = evaluator.by_frequency([60, 50, 40, 3, 2, 0])
         assert sum(item.scores["PSP@1"] for item in bins) == pytest.approx(50)
 
-    def test_padding_and_fewer_than_five_places(self) -> None:
+    def test_padding_and_fewer_than_five_labels(self) -> None:
         top = TopK(np.array([[0, 1, -1]], np.int32), np.array([[2, 1, -np.inf]], np.float32))
         scores = evaluate(top, [[0, 1]], inverse_propensity=[1, 2], ks=[1], rerank="inv_propensity_top5")
         assert scores["PSP@1"] == 100
@@ -277,16 +277,16 @@ class TestRerank:
     [
         ([[0, 1, 0]], [[1, 0]], {}, "row 0 holds a label twice"),
         ([[0]], [[1, 0], [0, 1]], {}, "1 rows and Y has 2"),
-        ([[0.5]], [[1, 0]], {}, "whole numbers"),
+        ([[0.5]], [[1, 0]], {}, "integers"),
         ([0], [[1, 0]], {}, "1 dimension"),
         ([[0], [0, 1]], [[1, 0], [1, 0]], {}, "different lengths"),
         (sp.csr_array([[0.5, 0.1]]), [[1, 0]], {}, "top_k_from_sparse"),
         ([[0]], [[1, 0]], {"inverse_propensity": [1.0]}, "one for each label"),
         ([[0]], [[1, 0]], {"inverse_propensity": [1.0, np.nan]}, "finite"),
         ([[0]], [[1, 0]], {"inverse_propensity": [1.0, 0.0]}, "above 0"),
-        ([[0]], [[1, 0]], {"ks": []}, "ks must hold"),
-        ([[0]], [[1, 0]], {"ks": [0, 1]}, "ks must hold"),
-        ([[0]], [[1, 0]], {"ks": 5}, "ks must hold"),
+        ([[0]], [[1, 0]], {"ks": []}, "ks must be one or more positive integers"),
+        ([[0]], [[1, 0]], {"ks": [0, 1]}, "ks must be one or more positive integers"),
+        ([[0]], [[1, 0]], {"ks": 5}, "ks must be one or more positive integers"),
         (np.empty((0, 5), int), np.empty((0, 3)), {}, "no rows"),
         ([[0]], np.empty((1, 0)), {}, "no columns"),
     ],

@@ -71,7 +71,7 @@ def test_empty_chunk() -> None:
     assert dict(evaluator.update(np.empty((0, 1), int), np.empty((0, 2))).scores()) == before
 
 
-def test_chunks_with_different_numbers_of_places() -> None:
+def test_chunks_with_different_numbers_of_ranks() -> None:
     scores = Evaluator(2, ks=[2]).update([[0]], [[1, 1]]).update([[0, 1, -1]], [[1, 1]]).scores()
     assert scores["P@2"] == 75
 
@@ -101,7 +101,7 @@ def test_refuses_other_columns_and_scores_without_rows() -> None:
 
 
 def test_per_label_by_hand() -> None:
-    """Three rows, k = 2. Label 0: true 2, predicted 2, hit once. Label 1: true 1, hit at place 3, which is too late.
+    """Three rows, k = 2. Label 0: true 2, predicted 2, hit once. Label 1: true 1, hit at rank 3, which is too late.
     Label 2: predicted once, never true. Label 3: neither."""
     Y = [[1, 0, 0, 0], [1, 1, 0, 0], [0, 0, 0, 0]]
     ranking = [[0, 2, -1], [3, 9, 1], [0, -1, -1]]

@@ -34,7 +34,7 @@ def test_deciles_have_equal_numbers_of_labels() -> None:
         assert counts[bins == rarer].max() <= counts[bins == rarer - 1].min()
 
 
-def test_deciles_part_equal_counts_by_label_id() -> None:
+def test_deciles_split_equal_counts_by_label_id() -> None:
     assert frequency_bins(np.ones(20, int), "deciles")[0].tolist() == [label // 2 for label in range(20)]
 
 

@@ -9,7 +9,7 @@ from longtail.metrics import bootstrap, bootstrap_by_frequency, by_frequency, co
 
 
 def sample(n: int, n_labels: int, seed: int) -> tuple[np.ndarray, sp.csr_array]:
-    """One true label a row from a power law, and one prediction that hits frequent labels more often than rare ones."""
+    """One true label per row from a power law, and one prediction that hits frequent labels more often."""
     rng = np.random.default_rng(seed)
     frequency = 1 / np.arange(1, n_labels + 1)
     true, other = rng.choice(n_labels, (2, n), p=frequency / frequency.sum())
@@ -38,9 +38,9 @@ def test_values_are_those_of_evaluate(case) -> None:
 
 def test_the_number_of_threads_changes_nothing(case) -> None:
     top, Y, weights = case
-    one, two = (bootstrap(top, Y, inverse_propensity=weights, resamples=300, threads=threads) for threads in (1, 2))
+    one, two = (bootstrap(top, Y, inverse_propensity=weights, resamples=300, n_jobs=threads) for threads in (1, 2))
     assert one == two
-    assert bootstrap(top, Y, inverse_propensity=weights, resamples=300, seed=1) != one
+    assert bootstrap(top, Y, inverse_propensity=weights, resamples=300, random_state=1) != one
 
 
 def test_width_of_a_mean_and_of_a_ratio(case) -> None:
@@ -62,7 +62,7 @@ def test_width_of_a_mean_and_of_a_ratio(case) -> None:
         assert (interval.high - interval.low) / 2 == pytest.approx(100 * 1.96 * error, rel=0.06), name
 
 
-def test_a_level_is_a_share_of_the_drawings(case) -> None:
+def test_interval_width_follows_the_level(case) -> None:
     top, Y, _ = case
     narrow, wide = (bootstrap(top, Y, ks=[1], resamples=2000, level=level)["P@1"] for level in (0.5, 0.99))
     width = (narrow.high - narrow.low) / (wide.high - wide.low)
@@ -70,10 +70,10 @@ def test_a_level_is_a_share_of_the_drawings(case) -> None:
 
 
 def test_intervals_of_coverage_and_macro_f1_fit_how_far_samples_differ() -> None:
-    """Over 150 test sets: spread of the values beside the intervals, and how often these hold the mean of all."""
+    """Over 150 test sets: spread of the values, and how often the intervals contain the overall mean."""
     names, values, intervals = ("C@1", "macroF1@1"), [], []
     for seed in range(150):
-        found = bootstrap(*sample(500, 200, seed), ks=[1], resamples=128, threads=1)
+        found = bootstrap(*sample(500, 200, seed), ks=[1], resamples=128, n_jobs=1)
         values.append([found[name].value for name in names])
         intervals.append([(found[name].low, found[name].high) for name in names])
     target, ends = np.mean(values, axis=0), np.array(intervals)
@@ -98,7 +98,7 @@ def test_by_frequency_has_the_values_of_by_frequency(case, bins) -> None:
 
 
 def test_by_frequency_in_one_bin_is_the_whole(case) -> None:
-    """One bin holds every label: P and PSP are those of all labels, with the same drawings."""
+    """One bin holds every label: P and PSP are those of all labels, with the same resamples."""
     top, Y, weights = case
     whole = bootstrap(top, Y, inverse_propensity=weights, resamples=100)
     found = bootstrap_by_frequency(top, Y, np.ones(30, int), inverse_propensity=weights, bins=[1], resamples=100)
@@ -108,7 +108,7 @@ def test_by_frequency_in_one_bin_is_the_whole(case) -> None:
 
 def test_an_empty_bin_has_no_recall(case) -> None:
     top, Y, _ = case
-    found = bootstrap_by_frequency(top, Y, np.ones(30, int), bins=[1], resamples=10, threads=1)["0"]
+    found = bootstrap_by_frequency(top, Y, np.ones(30, int), bins=[1], resamples=10, n_jobs=1)["0"]
     assert np.isnan(list(vars(found["recall@5"]).values())).all()
     assert vars(found["P@5"]) == {"value": 0, "low": 0, "high": 0}
 
@@ -122,7 +122,7 @@ def test_one_row_says_nothing_of_others() -> None:
 
 def test_refused(case) -> None:
     top, Y, _ = case
-    for options in ({"resamples": 0}, {"level": 1.0}, {"seed": -1}, {"threads": 0}, {"ks": []}):
+    for options in ({"resamples": 0}, {"level": 1.0}, {"random_state": -1}, {"n_jobs": 0}, {"ks": []}):
         with pytest.raises(ParameterError):
             bootstrap(top, Y, **options)
     with pytest.raises(InputError, match="no rows"):

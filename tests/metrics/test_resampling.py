@@ -1,4 +1,4 @@
-"""Drawings of rows: kernels against plain numpy, and metrics under drawings against `evaluate` on the drawn rows."""
+"""Resampling of rows: kernels against plain numpy, and metrics of resamples against `evaluate`."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from longtail.config import config_context
 from longtail.errors import ParameterError
 from longtail.metrics import Evaluator, evaluate, per_label
 from longtail.metrics import resample_kernels as kernels
-from longtail.metrics.evaluation import with_labels
+from longtail.metrics.ranking import with_labels
 from longtail.metrics.resample_kernels import LANES
-from longtail.metrics.resampling import Resampler, check_drawings, ends, random_states, resample
+from longtail.metrics.resampling import Resampler, check_resampling, interval, random_states, resample
 from longtail.metrics.swapping import Swapper
 from tests.metrics.reference import cases, indicator, padded
 
@@ -20,7 +21,7 @@ KS = (1, 2, 4)
 
 
 def splitmix64(state: int, count: int) -> list[int]:
-    """The published generator (Steele, Lea, Flood 2014) in whole numbers."""
+    """The published generator (Steele, Lea, Flood 2014) in Python integers."""
     mask, numbers = 2**64 - 1, []
     for _ in range(count):
         state = (state + 0x9E3779B97F4A7C15) & mask
@@ -30,7 +31,7 @@ def splitmix64(state: int, count: int) -> list[int]:
     return numbers
 
 
-def test_draws_follow_the_published_generator() -> None:
+def test_samples_follow_the_published_generator() -> None:
     states = np.array([1234567, 2**64 - 5], np.uint64)
     assert splitmix64(1234567, 2) == [6457827717110365317, 3203168211198807973]
     drawn, parts, swaps = (np.empty((70, 2), np.uint8) for _ in range(3))
@@ -46,7 +47,7 @@ def test_draws_follow_the_published_generator() -> None:
         assert parts[:, lane].tolist() == [bits[2 * row] | bits[2 * row + 1] for row in range(70)]
 
 
-def test_draws_have_the_right_shares() -> None:
+def test_samples_have_the_right_shares() -> None:
     weights = np.empty((5000, LANES), np.uint8)
     (states,) = random_states(LANES, 3, stream=0)
     kernels.draw_rows(states, weights)
@@ -85,7 +86,9 @@ def resampler(top, Y, weights=None, ks=KS) -> Resampler:
 
 @given(cases(), st.integers(0, 1000))
 @settings(max_examples=40, deadline=None)
-def test_metrics_are_those_of_the_drawn_rows(case: tuple[list[list[int]], list[set[int]], list[float]], seed) -> None:
+def test_metrics_are_those_of_the_resampled_rows(
+    case: tuple[list[list[int]], list[set[int]], list[float]], seed
+) -> None:
     ranking, truth, weights = case
     top, Y = padded(ranking, 6), indicator(truth, len(weights))
     found = resampler(top, Y, weights)
@@ -133,7 +136,7 @@ def test_differences_are_those_of_the_swapped_rows(
 @given(cases(), st.integers(0, 1000))
 @settings(max_examples=30, deadline=None)
 def test_sums_over_labels_in_groups(case: tuple[list[list[int]], list[set[int]], list[float]], seed) -> None:
-    """Counts of each label from `per_label` on the drawn rows, added up by group."""
+    """Counts of each label from `per_label` on the resampled rows, summed by group."""
     ranking, truth, weights = case
     top, Y, worth = padded(ranking, 6), indicator(truth, len(weights)), np.array(weights)
     found = resampler(top, Y, weights)
@@ -167,31 +170,33 @@ def test_more_rows_than_one_block() -> None:
     assert dict(zip(found.keys, found.metrics(once, once)[:, 0], strict=True)) == pytest.approx(dict(expected))
 
 
-def test_more_drawings_leave_the_first_as_they_are() -> None:
+def test_more_resamples_leave_the_first_unchanged() -> None:
     def total(weights, parts):
         return np.stack([np.arange(30) @ weights, np.arange(30) @ parts]).astype(float)
 
-    few = resample(total, 30, 70, seed=1, threads=1)
-    many = resample(total, 30, 200, seed=1, threads=2)
+    with config_context(n_jobs=1):
+        few = resample(total, 30, 70, seed=1)
+    with config_context(n_jobs=2):
+        many = resample(total, 30, 200, seed=1)
     assert few.shape == (2, 70)
     assert (many[:, :70] == few).all()
-    assert (resample(total, 30, 70, seed=2, threads=1) != few).mean() > 0.9
+    assert (resample(total, 30, 70, seed=2) != few).mean() > 0.9
 
 
 def test_ends() -> None:
     drawn = np.arange(101.0)
-    assert ends(50.0, drawn, 0.9, parts=False) == pytest.approx((5, 95))
-    assert ends(40.0, drawn, 0.9, parts=True) == pytest.approx((40 - 45 * 3**0.5, 40 + 45 * 3**0.5))
-    assert ends(50.0, np.append(drawn, np.nan), 0.9, parts=False) == pytest.approx((5, 95))
-    assert np.isnan(ends(np.nan, drawn, 0.9, parts=False)).all()
-    assert np.isnan(ends(50.0, np.full(3, np.nan), 0.9, parts=False)).all()
+    assert interval("P@1", 50.0, drawn, 0.9) == pytest.approx((5, 95))
+    assert interval("C@1", 40.0, drawn, 0.9) == pytest.approx((40 - 45 * 3**0.5, 40 + 45 * 3**0.5))
+    assert interval("P@1", 50.0, np.append(drawn, np.nan), 0.9) == pytest.approx((5, 95))
+    assert np.isnan(interval("P@1", np.nan, drawn, 0.9)).all()
+    assert np.isnan(interval("P@1", 50.0, np.full(3, np.nan), 0.9)).all()
 
 
 @pytest.mark.parametrize(
     ("arguments", "name"),
     [((0, 0.95, 0), "resamples"), ((True, 0.95, 0), "resamples"), ((10, 1, 0), "level"), ((10, 95, 0), "level"),
-     ((10, 0.9, -1), "seed"), ((10, 0.9, 0.5), "seed")],
+     ((10, 0.9, -1), "random_state"), ((10, 0.9, 0.5), "random_state")],
 )  # fmt: skip
 def test_refused(arguments, name: str) -> None:
     with pytest.raises(ParameterError, match=name):
-        check_drawings(*arguments)
+        check_resampling(*arguments)

@@ -10,11 +10,11 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from longtail.engine.topk import TopK
 from longtail.errors import InputError, ParameterError
 from longtail.metrics import evaluate
 from longtail.metrics.sensitivity import Sensitivity, sensitivity
 from longtail.propensity import JainPropensity
+from longtail.topk import TopK
 
 
 def rankings(rng, n, n_labels, places):
@@ -40,7 +40,7 @@ def test_the_same_as_evaluate(seed):
 
 
 def test_by_hand():
-    """1/p is 1 + (ln 100 - 1) (2.5 / (n + 1.5))^A: at A = 0 all labels are worth the same, so "head" has 2 of 2."""
+    """1/p is 1 + (ln 100 - 1) (2.5 / (n + 1.5))^A: at A = 0 all labels weigh the same, so "head" has 2 of 2."""
     Y = [[1, 1, 0], [1, 0, 0]]
     tops = {"head": [[0], [0]], "tail": [[1], [2]]}
     found = sensitivity(tops, Y, [90, 2, 1], 100, a=[0, 1], b=[1.5], ks=[1])

@@ -19,7 +19,7 @@ COUNTS = np.array([1.0, 2, 3, 5, 8, 13, 40, 100, 300, 1000, 4000])
 
 
 def best_cost(counts, propensities, n_rows, weights):
-    """Least weighted sum of squares that scipy finds from many places."""
+    """Least weighted sum of squares that scipy finds from many starting points."""
     offset = log(log(n_rows) - 1)
 
     def residuals(place):
@@ -80,7 +80,7 @@ def test_no_rise_gives_a_of_zero():
     np.testing.assert_allclose(fitted.propensities([2, 4000], 50_000), 1 / log(50_000))
 
 
-def test_what_lies_beyond_the_bounds_is_said_to():
+def test_constants_at_their_bounds_are_reported():
     fitted = fit_jain(COUNTS, np.where(COUNTS > 1, 1.0, 0.1), 50_000, resamples=5)
     assert fitted.at_bound
     assert fitted.a == A_BOUNDS[1]
@@ -98,14 +98,14 @@ def test_a_weight_counts_like_repetition():
     assert without.a == pytest.approx(alone.a, abs=1e-6)
 
 
-def test_intervals_cover_the_truth_as_often_as_they_say():
+def test_intervals_cover_the_truth_at_their_level():
     known, rng, covered = JainPropensity(a=0.55, b=1.5), np.random.default_rng(0), np.zeros(2)
     counts = np.repeat(COUNTS[1:], 6)
     truth = known.propensities(counts, 50_000)
     trials = 30
     for trial in range(trials):
         points = np.clip(truth + rng.normal(0, 0.04, len(truth)), 0, 1)
-        fitted = fit_jain(counts, points, 50_000, level=0.9, resamples=60, seed=trial)
+        fitted = fit_jain(counts, points, 50_000, level=0.9, resamples=60, random_state=trial)
         for place, (value, (low, high)) in enumerate([(0.55, fitted.a_interval_), (1.5, fitted.b_interval_)]):
             covered[place] += low <= value <= high
     assert ((covered / trials > 0.78) & (covered / trials < 0.99)).all()
@@ -114,7 +114,7 @@ def test_intervals_cover_the_truth_as_often_as_they_say():
 def test_the_band_is_the_spread_of_the_resampled_curves():
     rng = np.random.default_rng(1)
     points = np.clip(JainPropensity().propensities(COUNTS, 9000) + rng.normal(0, 0.05, len(COUNTS)), 0, 1)
-    fitted = fit_jain(COUNTS, points, 9000, level=0.8, resamples=60, seed=2)
+    fitted = fit_jain(COUNTS, points, 9000, level=0.8, resamples=60, random_state=2)
     assert fitted.draws_.shape == (60, 2)
     curves = [JainPropensity(a=a, b=b).propensities([3, 50], 9000) for a, b in fitted.draws_]
     np.testing.assert_allclose(fitted.band([3, 50]), np.quantile(curves, [0.1, 0.9], axis=0), rtol=1e-9)
@@ -125,7 +125,7 @@ def test_the_band_is_the_spread_of_the_resampled_curves():
 
 def test_the_seed_decides():
     points = [0.1, 0.2, 0.25, 0.5, 0.4]
-    one, same, other = (fit_jain([1, 4, 9, 60, 90], points, 500, resamples=20, seed=seed) for seed in (1, 1, 2))
+    one, same, other = (fit_jain([1, 4, 9, 60, 90], points, 500, resamples=20, random_state=seed) for seed in (1, 1, 2))
     np.testing.assert_array_equal(one.draws_, same.draws_)
     assert not np.array_equal(one.draws_, other.draws_)
     assert (one.a, one.b) == (other.a, other.b)
@@ -177,7 +177,7 @@ def test_wrong_points(counts, points, told):
         ({"level": 1}, "level"),
         ({"level": "x"}, "level"),
         ({"resamples": 0}, "resamples"),
-        ({"seed": -1}, "seed"),
+        ({"random_state": -1}, "random_state"),
         ({"n_rows": 2}, "n_rows"),
     ],
 )

@@ -92,7 +92,7 @@ def test_many_blocks_and_threads_change_nothing(monkeypatch):
     whole = estimate_from_hierarchy(Y, pairs, min_descendants=2)
     monkeypatch.setattr("longtail.propensity.hierarchy._BLOCK_ROWS", 64)
     for threads in (1, 3):
-        parts = estimate_from_hierarchy(Y, pairs, min_descendants=2, threads=threads)
+        parts = estimate_from_hierarchy(Y, pairs, min_descendants=2, n_jobs=threads)
         np.testing.assert_array_equal(parts.propensities, whole.propensities)
         np.testing.assert_array_equal(parts.support, whole.support)
 
@@ -137,9 +137,9 @@ def test_the_union_is_too_high_where_descendants_go_missing_too(forest):
     [
         ([(0, 3)], "Pair 0 of the hierarchy is .0, 3., and labels have ids from 0 to 2"),
         ([(1, 0), (-1, 2)], "Pair 1"),
-        ([(1, 0), (2, 2)], "label 2 as its own parent"),
-        ([(0, 1), (1, 2), (2, 0)], "circle, 0 under 1 under 2 under 0"),
-        ([(0, 1), (1, 2), (2, 1)], "circle, 1 under 2 under 1"),
+        ([(1, 0), (2, 2)], "cycle, 2 under 2:"),
+        ([(0, 1), (1, 2), (2, 0)], "cycle, 0 under 1 under 2 under 0"),
+        ([(0, 1), (1, 2), (2, 1)], "cycle, 1 under 2 under 1"),
         ([], "no pairs"),
         ([(0, 1, 2)], "must be pairs"),
         ([(0.5, 1.0)], "must be pairs"),
@@ -151,13 +151,22 @@ def test_wrong_hierarchies(pairs, told):
         estimate_from_hierarchy(np.eye(3), pairs)
 
 
+def test_other_concepts_stand_between_labels():
+    """Italy is no label: rows on Rome or Venice should have Europe."""
+    Y = [[1, 1, 0], [1, 0, 1], [0, 1, 1], [0, 0, 1]]  # Europe, Rome, Venice
+    through = estimate_from_hierarchy(Y, [(1, "Italy"), (2, "Italy"), ("Italy", 0)], min_descendants=2)
+    direct = estimate_from_hierarchy(Y, [(1, 0), (2, 0)], min_descendants=2)
+    np.testing.assert_array_equal(through.propensities, direct.propensities)
+    np.testing.assert_array_equal(through.support, direct.support)
+
+
 def test_messages_call_labels_by_their_names():
-    for pairs, told in [([(0, 1), (1, 0)], "'cat' under 'dog' under 'cat'"), ([(1, 1)], "label 'dog' as its own")]:
+    for pairs, told in [([(0, 1), (1, 0)], "'cat' under 'dog' under 'cat'"), ([(1, 1)], "'dog' under 'dog'")]:
         with pytest.raises(InputError, match=told):
             estimate_from_hierarchy(np.eye(2), pairs, label_names=["cat", "dog"])
 
 
-def test_a_long_circle_is_cut_short():
+def test_a_long_cycle_is_cut_short():
     with pytest.raises(InputError, match=r"0 under 1 under .* under 6 under \.\.\.: remove"):
         upward([(label, (label + 1) % 40) for label in range(40)], 40)
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import gzip
-import json
-
-import numpy as np
 import pytest
 
+from longtail.data.label_index import LabelIndex
 from longtail.errors import InputError
-from longtail.propensity import LabelIds
+from longtail.propensity import read_pairs
 
 NAMES = ["animal", "cat", "dog, small"]
 
@@ -19,28 +16,29 @@ def read(tmp_path):
     def read(text, n_labels=3, label_names=NAMES):
         path = tmp_path / "pairs.tsv"
         path.write_bytes(text if isinstance(text, bytes) else text.encode())
-        ids = LabelIds(n_labels, label_names)
-        return ids.read(path).tolist(), ids
+        labels = LabelIndex(label_names, n_labels)
+        return read_pairs(labels, path)[0].tolist(), labels
 
     return read
 
 
 def test_names(read):
-    pairs, ids = read("cat\tanimal\r\ndog, small\tanimal\n\n")
+    pairs, labels = read("cat\tanimal\r\ndog, small\tanimal\n\n")
     assert pairs == [[1, 0], [2, 0]]
-    assert (ids.n_nodes, ids.names) == (3, NAMES)
+    assert (len(labels), labels.names) == (3, NAMES)
 
 
 def test_terms_that_are_no_labels_get_ids_after_them(read):
-    pairs, ids = read("cat\tpet\npet\tanimal\nanimal\tbeing\n")
+    pairs, labels = read("cat\tpet\npet\tanimal\nanimal\tbeing\n")
     assert pairs == [[1, 3], [3, 0], [0, 4]]
-    assert (ids.n_nodes, ids.names) == (5, [*NAMES, "pet", "being"])
+    assert (len(labels), labels.names) == (5, [*NAMES, "pet", "being"])
 
 
-def test_two_files_share_their_terms(read, tmp_path):
-    _, ids = read("cat\tpet\n")
+def test_two_files_share_their_terms(tmp_path):
+    (tmp_path / "some.tsv").write_text("cat\tpet\n")
     (tmp_path / "more.tsv").write_text("dog, small\tpet\n")
-    assert ids.read(tmp_path / "more.tsv").tolist() == [[2, 3]]
+    some, more = read_pairs(LabelIndex(NAMES), tmp_path / "some.tsv", tmp_path / "more.tsv")
+    assert (some.tolist(), more.tolist()) == ([[1, 3]], [[2, 3]])
 
 
 @pytest.mark.parametrize("label_names", [None, NAMES])
@@ -52,16 +50,6 @@ def test_names_that_are_numbers_are_names(read):
     assert read("195\t91\n", label_names=["91", "1", "195"])[0] == [[2, 0]]
 
 
-def test_rows_with_all_terms_above_theirs(tmp_path):
-    """cat stands under animal and being in each of its rows; dog, in fewer than five rows, is left out."""
-    rows = [{"labels": ["cat"], "labels_all": ["cat", "animal", "being", other]} for other in "uvwxy"]
-    rows += [{"labels": ["dog", 7], "labels_all": ["dog", 7, "animal"]}] * 4
-    with gzip.open(tmp_path / "all.jsonl.gz", "wt") as file:
-        file.writelines(json.dumps(row) + "\n" for row in rows)
-    ids = LabelIds(4, ["animal", "being", "cat", "dog"])
-    assert ids.read(tmp_path / "all.jsonl.gz").tolist() == [[2, 0], [2, 1]]
-
-
 @pytest.mark.parametrize(
     ("text", "told"),
     [
@@ -71,9 +59,6 @@ def test_rows_with_all_terms_above_theirs(tmp_path):
         ("lion\tbeast\n", "has no pair with a label of the data: use the names or ids"),
         ("\n\n", "is empty"),
         (b"cat\tanimal\nc\xe4t\tanimal\n", ":2: is not UTF-8"),
-        ('{"labels": ["cat"]}\n', ":1: must be a JSON object with lists 'labels' and 'labels_all'"),
-        ('{"labels": 3, "labels_all": [3]}\n', ":1: must be"),
-        ('{"labels": [], "labels_all": []}\n{\n', ":2: must be"),
     ],
 )
 def test_mistakes(read, text, told):
@@ -90,10 +75,6 @@ def test_ids_outside_the_labels(read):
 
 def test_a_name_of_two_labels_is_refused_only_where_it_is_used(read):
     names = ["bank", "bank", "money"]
-    with pytest.raises(InputError, match="'bank' is the name of several labels: give pairs of ids"):
+    with pytest.raises(InputError, match="'bank' is the name of several labels: use label ids"):
         read("bank\tmoney\n", label_names=names)
     assert read("loan\tmoney\n", label_names=names)[0] == [[3, 2]]
-
-
-def test_no_pairs():
-    assert LabelIds(3, NAMES).pairs([("cat", "animal")]).dtype == np.int64

@@ -76,7 +76,7 @@ def test_fit_is_that_of_the_points():
     p = JainPropensity(a=0.6, b=2.6).propensities(counts, 5000)
     ones = np.ones(5, np.int64)
     points = PropensityPoints(np.array(counts, float), p, ones, ones, 5000)
-    fitted = points.fit(level=0.5, resamples=10, seed=4)
+    fitted = points.fit(level=0.5, resamples=10, random_state=4)
     assert (fitted.a, fitted.b) == (pytest.approx(0.6, rel=1e-4), pytest.approx(2.6, rel=1e-3))
     assert fitted.points_ is points
     assert fitted.level_ == 0.5

@@ -34,7 +34,7 @@ def test_amazon_and_wikipedia_in_the_name_do_not_decide():
 
 
 @pytest.mark.parametrize("name", ["amazon-670k", "AMAZON_670K", "Amazon 670K", "Amazon670K"])
-def test_spelling_does_not_matter(name):
+def test_case_and_separators_do_not_matter(name):
     assert repr(preset(name)) == "JainPropensity(a=0.6, b=2.6)"
 
 

@@ -56,8 +56,8 @@ def test_known_constants_are_recovered(a, b):
     ("options", "told"),
     [
         ({"Y_complete": np.eye(4)}, "the same rows"),
-        ({"label_counts": [1, 2, 3]}, "belong together"),
-        ({"n_rows": 10}, "belong together"),
+        ({"label_counts": [1, 2, 3]}, "go together"),
+        ({"n_rows": 10}, "go together"),
         ({"label_counts": [1, 2], "n_rows": 10}, "2 entries for 3 labels"),
         ({"label_counts": [1, 2, 13], "n_rows": 10}, "13 for label 2"),
         ({"label_counts": [0, 0, 0], "n_rows": 10}, "No recorded label"),

@@ -26,9 +26,9 @@ def test_there_and_back(tmp_path):
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("{", "holds no propensity model"),
-        ("[]", "holds no propensity model"),
-        ('{"a": 1}', "holds no propensity model"),
+        ("{", "contains no propensity model"),
+        ("[]", "contains no propensity model"),
+        ('{"a": 1}', "contains no propensity model"),
         ('{"a": -1, "b": 1}', "a must be a number of at least 0"),
         ('{"a": 1, "b": "1"}', "b must be a number above 0"),
     ],

@@ -1,4 +1,4 @@
-"""Propensities from items that can stand for each other: worked cases, sets, recovery of known constants."""
+"""Propensities from substitutable items: cases by hand, sets, recovery of known constants."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def test_items_that_are_not_the_rows():
     assert points.n_rows == 8
 
 
-def test_a_label_with_an_item_of_which_nothing_is_known_is_left_out():
+def test_a_label_with_an_unknown_item_is_left_out():
     viewed = [[0, 1, 0], [1, 0, 0], [0, 0, 0]]
     points = estimate_from_substitutes([[1, 1], [0, 1], [1, 0]], viewed, labels_per_bin=1)
     np.testing.assert_array_equal(points.n_labels, [1])
     np.testing.assert_allclose(points.propensities, [2 / 2])
-    with pytest.raises(InputError, match="For no label is it known"):
+    with pytest.raises(InputError, match="No label has views of all items"):
         estimate_from_substitutes([[0], [0], [1]], viewed)
 
 
@@ -72,7 +72,7 @@ def test_sets_count_the_same(seed):
 
 
 def shop(known, *, exact):
-    """Y and also_viewed of a shop: each label goes with one group of items that stand for each other.
+    """Y and also_viewed of a shop: each label goes with one group of substitutable items.
 
     It was bought with some of them. What was viewed along with an item is the first of its group and, for the first
     item that the label was bought with, the whole group.

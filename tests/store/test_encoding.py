@@ -1,3 +1,4 @@
+import copy
 import json
 import math
 
@@ -10,8 +11,9 @@ from hypothesis.extra.numpy import array_shapes, arrays, scalar_dtypes
 from sklearn.base import BaseEstimator
 
 from longtail.errors import ModelError
-from longtail.learners import Popularity
+from longtail.learners import NeuralClassifier, OneVsRest, Popularity
 from longtail.propensity import JainPropensity
+from longtail.rerank import TailDial
 from longtail.store.encoding import decode, encode, stored_attributes
 from longtail.store.files import FileReader, FileWriter
 from longtail.weighting import PWcb
@@ -108,15 +110,66 @@ def test_stored_attributes_add_up_over_base_classes():
     assert names == ["n_features_in_", "n_labels_", "n_rows_", "label_counts_", "ranking_", "shares_"]
 
 
-def test_unknown_parameters_and_attributes_are_left_out(tmp_path):
+@pytest.mark.parametrize(("kind", "name"), [("params", "of_a_later_version"), ("state", "predict_topk")])
+def test_unknown_parameters_and_attributes_are_an_error(tmp_path, kind, name):
     writer = FileWriter(tmp_path)
     encoded = encode(Popularity().fit([[1]], [[1]]), "value", writer)
-    encoded["params"]["of_a_later_version"] = 3
-    encoded["state"]["predict_topk"] = "no"
     encoded["more"] = {}
     back = decode(encoded, FileReader(tmp_path, writer.written))
-    assert "of_a_later_version" not in vars(back)
     assert back.predict_topk([[0]], 1).labels.tolist() == [[0]]
+    encoded[kind][name] = 3
+    with pytest.raises(ModelError, match=f"Popularity with {name}"):
+        decode(encoded, FileReader(tmp_path, writer.written))
+
+
+def objects_in(value, path=()):
+    """Where in encoded JSON objects stand, at every level."""
+    if isinstance(value, dict):
+        if "object" in value:
+            yield path
+        for key, item in value.items():
+            yield from objects_in(item, (*path, key))
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from objects_in(item, (*path, index))
+
+
+@pytest.mark.parametrize("kind", ["params", "state"])
+def test_unknown_parameters_and_attributes_are_an_error_at_every_level(tmp_path, kind):
+    """In parameters, in fitted attributes, and in lists, tuples and dictionaries of them."""
+    learner = TailDial(learner=OneVsRest(weighting=PWcb(propensity=JainPropensity(a=0.6)), n_jobs=1), tail=0.5)
+    learner.fit(np.eye(4), np.eye(4))
+    writer = FileWriter(tmp_path)
+    value = {"learner": learner, "more": [JainPropensity(), (PWcb(),), {"inside": JainPropensity()}]}
+    encoded = encode(value, "value", writer)
+    reader = FileReader(tmp_path, writer.written)
+    places = list(objects_in(encoded))
+    assert len(places) >= 10
+    assert {"params", "state", "tuple", "dict"} <= {step for place in places for step in place}
+    for place in places:
+        spoiled = copy.deepcopy(encoded)
+        one = spoiled
+        for step in place:
+            one = one[step]
+        one.setdefault(kind, {})["of_a_later_version"] = 3
+        with pytest.raises(ModelError, match=f"contains a {one['object']} with of_a_later_version"):
+            decode(spoiled, reader)
+
+
+def test_device_is_a_setting_of_a_run_and_not_saved(tmp_path):
+    """A model from a GPU loads on a machine without one, also inside of other learners."""
+    learner = TailDial(learner=NeuralClassifier(device="cuda:0", n_jobs=2, epochs=3))
+    loaded = round_trip(learner, tmp_path).learner
+    assert (loaded.device, loaded.n_jobs, loaded.epochs) == ("auto", None, 3)
+
+
+def test_threads_are_a_setting_of_a_run_and_not_saved(tmp_path):
+    learner = TailDial(learner=OneVsRest(n_jobs=1)).fit(np.eye(4), np.eye(4))
+    writer = FileWriter(tmp_path)
+    encoded = encode(learner, "learner", writer)
+    assert "n_jobs" not in json.dumps(encoded)
+    loaded = decode(encoded, FileReader(tmp_path, writer.written))
+    assert loaded.learner_.n_jobs is None
 
 
 class Stranger(BaseEstimator):

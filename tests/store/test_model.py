@@ -8,9 +8,9 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 import longtail
-from longtail.corpus.dataset import Dataset
-from longtail.corpus.text import Tfidf
+from longtail.data.dataset import Dataset
 from longtail.errors import InputError, ModelError, ParameterError
+from longtail.features.tfidf.tfidf import Tfidf
 from longtail.learners import OneVsRest, Popularity, TextLearner
 from longtail.propensity import GivenPropensity, JainPropensity
 from longtail.store import Model, files, register
@@ -68,9 +68,9 @@ class TestUse:
         ],
     )
     def test_propensity_is_the_one_the_learner_weights_by(self, weighting, expected):
-        learner = OneVsRest(weighting=weighting, threads=1)
+        learner = OneVsRest(weighting=weighting, n_jobs=1)
         assert repr(Model(clone(learner).fit([[1], [2]], [[0, 1], [1, 1]])).propensity) == expected
-        texts = TextLearner(features=Tfidf(min_rows=1), learner=learner).fit(["one", "two"], [[0, 1], [1, 1]])
+        texts = TextLearner(features=Tfidf(min_df=1), learner=learner).fit(["one", "two"], [[0, 1], [1, 1]])
         assert repr(Model(texts).propensity) == expected
 
     def test_propensity_that_is_a_parameter_of_the_learner(self):
@@ -240,7 +240,7 @@ class TestPlace:
     @pytest.mark.parametrize("hidden", [".git", ".DS_Store"])
     def test_hidden_files_are_not_lost(self, model, saved, tmp_path, hidden):
         (tmp_path / "project").mkdir()
-        for place, message in ((tmp_path / "project", "is not a longtail model"), (saved, "no part of its model")):
+        for place, message in ((tmp_path / "project", "is not a longtail model"), (saved, "not part of the model")):
             if hidden == ".git":
                 (place / hidden).mkdir()
             else:
@@ -364,8 +364,18 @@ class TestDamage:
         def change(manifest):
             manifest["later"] = 1
             manifest["model"]["later"] = {"dict": {"a": 1}}
-            manifest["model"]["learner"]["params"]["later"] = 2
             manifest.pop("checksum")
 
         edit(saved, change)
         assert longtail.load(saved).predict_names([[0, 1]], 1) == [[("most", 0.75)]]
+
+    def test_unknown_parameters_are_refused(self, saved, monkeypatch):
+        monkeypatch.setattr("longtail.store.manifest._checksum", lambda manifest: None)
+
+        def change(manifest):
+            manifest["model"]["learner"]["params"]["later"] = 2
+            manifest.pop("checksum")
+
+        edit(saved, change)
+        with pytest.raises(ModelError, match="Popularity with later, which this version of longtail doesn't know"):
+            longtail.load(saved)

@@ -225,7 +225,7 @@ def test_clusters_are_asked_with_their_own_counts_and_all_rows():
 @pytest.mark.parametrize("beta", [1, 1.5, -0.1, float("nan"), None, "0.9", True])
 @pytest.mark.parametrize("made", [PWcb, ClassBalanced])
 def test_beta_from_zero_to_below_one(made, beta):
-    with pytest.raises(ParameterError, match="beta must be at least 0 and below 1"):
+    with pytest.raises(ParameterError, match="beta must be a number of at least 0 and below 1"):
         made(beta=beta).costs([1], 10)
 
 
@@ -278,14 +278,14 @@ def test_nested_parameters(made, propensity):
     assert made().propensity is None
 
 
-def test_a_preset_and_a_constant_at_once():
+def test_a_preset_and_a_constant_together():
     weighting = PW().set_params(propensity="Amazon-670K", propensity__a=0.7)
     assert repr(weighting.propensity) == "JainPropensity(a=0.7, b=2.6)"
     assert PW().set_params(rescale=True).propensity is None
 
 
 def described(value):
-    """A description without pickle: JSON for plain values, arrays apart, objects by class and parameters."""
+    """A description without pickle: JSON for plain values, separate arrays, objects by class and parameters."""
     if isinstance(value, Weighting | Propensity):
         parameters = {name: described(inner) for name, inner in value.get_params(deep=False).items()}
         return {"class": type(value), "parameters": parameters}
@@ -333,7 +333,7 @@ def test_the_names():
     ]
 
 
-def test_objects_and_none_pass():
+def test_objects_and_none_are_accepted():
     weighting = PWcb(beta=0.5)
     assert get_weighting(weighting) is weighting
     assert isinstance(get_weighting(None), NoWeighting)

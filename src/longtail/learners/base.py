@@ -1,53 +1,62 @@
-"""What every learner owes: scikit-learn's contract plus ranked prediction."""
+"""Base class of the learners: scikit-learn's interface and ranked prediction."""
 
 from __future__ import annotations
 
 import copy
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from math import isnan
-from numbers import Real
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 from sklearn.utils import ClassifierTags
 from sklearn.utils.validation import check_is_fitted
 
-from longtail.corpus.sparse import as_indicator, as_rows, for_kernels
-from longtail.engine.augmentation import Augmentation, with_copies
-from longtail.engine.memory import parse_memory
-from longtail.engine.topk import TopK
+from longtail.config import WithJobs
+from longtail.data.sparse import as_indicator, as_rows, for_kernels, with_columns
 from longtail.errors import InputError, ModelError, ParameterError
-from longtail.learners.dial import CANDIDATES, checked_tail, given_propensity
-from longtail.learners.estimate import Estimate
+from longtail.kernels.augmentation import Augmentation, with_copies
+from longtail.kernels.types import Flags, Float32, Float64, Floating, Int32, Int64
+from longtail.learners.cost import TrainingCost
 from longtail.learners.explanation import Explanation
-from longtail.learners.updates import MoreRows
-from longtail.metrics import evaluate
+from longtail.learners.prediction import PredictionMixin, checked_k
+from longtail.learners.updates import UpdateBatch
 from longtail.propensity import Propensity, get_propensity
+from longtail.topk import TopK
+from longtail.validation import Number, Validated, check
 
-_KEPT_FACTORS = 2  # of each learner: a dial may have one position for the first place and one for the others
+Allowed = Flags | None
+"""Which labels may be ranked; None for all."""
+Factors = Float32 | None
+"""A factor per label for its score; None for none."""
+TAIL = Number(low=0, high=1)
+"""Constraint of a position of the tail dial."""
+CANDIDATES = 100
+"""Labels per row that are ranked again by a learner that can't search with factors."""
+
+Part = TypeVar("Part")
+
+_KEPT_FACTORS = 2  # per learner: a dial may have one position for the first label and one for the others
 _LARGEST_FACTOR = 1e30  # products with it stay finite in single precision
 
 
-class Learner(BaseEstimator):
-    """An estimator that ranks labels: ``fit(X, Y)``, ``predict_topk(X, k)``, ``predict(X)``.
+class Learner(Validated, PredictionMixin, WithJobs, BaseEstimator):
+    """An estimator that ranks labels: ``fit(X, y)``, ``predict_topk(X, k)``, ``predict(X)``.
 
-    A subclass stores its parameters verbatim in ``__init__`` and checks them in `_check_parameters`, implements `_fit`
-    and `_topk`, and lists in `_stored` the fitted attributes that a saved model keeps besides those of its base classes
-    (arrays, sparse matrices, numbers, text, or other learners).
+    A subclass stores its parameters verbatim in ``__init__``, lists their constraints in `_constraints`, implements
+    `_fit` and `_topk`, and lists in `_stored` the fitted attributes that a saved model keeps in addition to those of
+    its base classes (arrays, sparse matrices, numbers, text, or other learners).
 
     Attributes
     ----------
     n_features_in_ : int
         Columns of X seen in `fit`.
     n_labels_ : int
-        Columns of Y seen in `fit`; label ids are these columns.
+        Columns of y seen in `fit`; label ids are these columns.
     n_rows_ : int
         Training rows, those without labels included.
     label_counts_ : ndarray of int64, shape (n_labels_,)
@@ -55,17 +64,20 @@ class Learner(BaseEstimator):
     """
 
     _stored: ClassVar[tuple[str, ...]] = ("n_features_in_", "n_labels_", "n_rows_", "label_counts_")
-    _decision_threshold: ClassVar[float] = 0.0
 
-    _data_propensity: Propensity | None = None  # known of the data besides; a model sets it
+    _log_odds_slope: float | None = None  # scores times this are log-odds; None where they are 0 or above
+    _working: ClassVar[frozenset[str]] = frozenset(
+        {"_fit", "_fit_augmented", "_topk", "_weighted_topk", "_weighted_topks", "_explain", "_estimate"}
+    )
+    _data_propensity: Propensity | None = None  # that of the data; a model sets it
 
     n_features_in_: int
     n_labels_: int
     n_rows_: int
-    label_counts_: npt.NDArray[np.int64]
+    label_counts_: Int64
 
-    def fit(self, X: Any, Y: Any) -> Self:
-        """Learn from rows `X` (n by features) and labels `Y` (n by labels, 0/1), dense or sparse.
+    def fit(self, X: Any, y: Any) -> Self:
+        """Fit to rows `X` (n by features) and their labels `y` (n by labels, 0/1), dense or sparse.
 
         When it fails or is interrupted, the learner stays as it was before.
 
@@ -74,31 +86,39 @@ class Learner(BaseEstimator):
         self
         """
         self._check_parameters()
-        rows, labels = for_kernels(as_rows(X)), for_kernels(as_indicator(Y))
-        if rows.shape[0] != labels.shape[0]:
-            raise InputError(f"X has {rows.shape[0]} rows and Y has {labels.shape[0]}: they must be the same rows.")
-        if rows.shape[0] == 0 or rows.shape[1] == 0:
-            raise InputError(f"X has {rows.shape[0]} rows and {rows.shape[1]} features: nothing to learn from.")
+        return self._fit_unchecked(X, y)
+
+    def _fit_unchecked(self, X: Any, y: Any) -> Self:
+        """Fit with parameters that were checked, to rows and labels that were not."""
+        rows, labels = self._check_rows_and_labels(X, y)
+        for axis, what in enumerate(("sample", "feature")):
+            if rows.shape[axis] == 0:
+                raise InputError(
+                    f"X has 0 {what}(s) (shape={rows.shape}) while a minimum of 1 is required: nothing to learn from."
+                )
+        return self._fit_checked(rows, labels)
+
+    def _fit_checked(self, X: sp.csr_array, Y: sp.csr_array) -> Self:
+        """Fit to rows and labels in canonical form; the parameters were checked."""
         with self._whole_or_unchanged():
-            self.n_features_in_ = int(rows.shape[1])
-            self._remember_labels(labels)
-            self._fit(rows, labels)
+            self.n_features_in_ = int(X.shape[1])
+            self._remember_labels(Y)
+            self._fit(X, Y)
         return self
 
-    def update(self, X: Any, Y: Any, *, train: Any = None) -> Self:
-        """Learn from rows that came later, and the labels that they bring, without starting over.
+    def update(self, X: Any, y: Any, *, train: Any = None) -> Self:
+        """Update the fitted learner with new rows and new labels.
 
         When it fails or is interrupted, the learner stays as it was before.
 
         Parameters
         ----------
         X : matrix, shape (n, n_features_in_)
-        Y : matrix, shape (n, n_labels_ or more)
+        y : matrix, shape (n, n_labels_ or more)
             Columns beyond the old `n_labels_` are new labels.
-        train : (X, Y), optional
-            The rows that the learner was trained on, without those that the new ones replace. With them, new labels,
-            and those that change much, are trained on all rows; others follow the new rows by as much as these are
-            worth.
+        train : (X, y), optional
+            The earlier training rows, without those that the new ones replace. If given, new labels and labels that
+            change much are trained on all rows; the others are updated in proportion to their share of new rows.
 
         Returns
         -------
@@ -107,17 +127,17 @@ class Learner(BaseEstimator):
         check_is_fitted(self, "n_labels_")
         self._check_parameters()
         if type(self)._update is Learner._update:
-            raise self._no_more()
-        rows, labels = self._check_more(X, Y)
+            Learner._update(self, None)  # type: ignore[arg-type]  # refuses, before any work
+        rows, labels = self._check_more(X, y)
         if rows.shape[0] == 0:
             raise InputError("X has no rows: there is nothing to learn from.")
         earlier = None
         if train is not None:
             before, known = self._check_more(*train)
             width = max(labels.shape[1], known.shape[1])
-            labels, known = _widened(labels, width), _widened(known, width)
+            labels, known = with_columns(labels, width), with_columns(known, width)
             earlier = before, known
-        self._learn_more(MoreRows.of(rows, labels, earlier, self.label_counts_, self.n_rows_))
+        self._learn_more(UpdateBatch.of(rows, labels, earlier, self.label_counts_, self.n_rows_))
         return self
 
     def predict_topk(
@@ -129,11 +149,11 @@ class Learner(BaseEstimator):
         ----------
         X : matrix, shape (n, n_features_in_)
         k : int
-            Labels a row; rows with fewer are padded with label -1 and score -inf.
+            Labels per row; rows with fewer are padded with label -1 and score -inf.
         tail : float, optional
             The tail dial, from 0 to 1: labels are ranked by their score times their inverse propensity to this power,
-            so that rare ones come up. 0 ranks by the learner's own scores, which is what most learners do when it is
-            left out. Scores that may be negative, as margins, are turned into numbers from 0 to 1 first.
+            which favours rare labels. 0 ranks by the learner's own scores, the default of most learners. Scores that
+            may be negative, such as margins, are first mapped to numbers from 0 to 1.
         only, exclude : sequence of label ids, optional
             Rank these labels alone, or all but these.
 
@@ -141,63 +161,37 @@ class Learner(BaseEstimator):
         -------
         TopK
         """
-        if "n_labels_" not in vars(self):  # asking first: the check takes a fifth of the time of a single row
+        if "n_labels_" not in vars(self):  # the check itself takes a fifth of the time of a single row
             check_is_fitted(self, "n_labels_")
         rows, allowed = self._check_rows(X), self._allowed(only, exclude)
-        factors = None if tail is None or checked_tail(tail) == 0 else self._tail_factors(float(tail))
+        if tail is not None:
+            check("tail", tail, TAIL)
+        factors = self._tail_factors(float(tail)) if tail else None
         if tail is None:
             return self._topk(rows, checked_k(k), allowed)
         return self._weighted_topk(rows, checked_k(k), allowed, factors)
 
-    def predict(self, X: Any, *, k: int = 100, min_score: float | None = None) -> sp.csr_array:
-        """Decide on labels: a sparse 0/1 matrix with at most k labels a row, those that score above `min_score`.
-
-        Without `min_score` the learner's own decision threshold is used.
-        """
-        check_is_fitted(self, "n_labels_")
-        threshold = self._decision_threshold if min_score is None else min_score
-        if isinstance(threshold, bool) or not isinstance(threshold, Real) or isnan(threshold):
-            raise ParameterError("min_score", min_score, "must be a number or None")
-        top = self.predict_topk(X, min(checked_k(k), max(self.n_labels_, 1)))
-        return top.at_least(np.nextafter(np.float32(threshold), np.float32(np.inf))).indicator(self.n_labels_)
-
-    @property
-    def classes_(self) -> npt.NDArray[np.int64]:
-        """Label ids, 0 to n_labels_ - 1; an AttributeError while the learner is not fitted."""
-        check_is_fitted(self, "n_labels_")
-        return np.arange(self.n_labels_, dtype=np.int64)
-
-    def score(self, X: Any, Y: Any) -> float:
-        """Precision at 1: the share of rows, from 0 to 1, whose best label is among those that `Y` gives them."""
-        check_is_fitted(self, "n_labels_")
-        truth = as_indicator(Y)
-        if truth.shape[1] != self.n_labels_:
-            raise InputError(
-                f"Y has {truth.shape[1]} labels, but {type(self).__name__} was fitted with {self.n_labels_}: "
-                "use the same columns."
-            )
-        return evaluate(self.predict_topk(X, 1), truth, ks=(1,))["P@1"] / 100
-
     def explain(self, X: Any, labels: Any = None, *, k: int = 5) -> list[Explanation]:
-        """Say what made up the scores of some labels for one row.
+        """Explain the scores of some labels for one row.
 
         Parameters
         ----------
         X : matrix, shape (1, n_features_in_)
             One row.
         labels : sequence of label ids, optional
-            Which labels; the k best of the row when left out.
+            Labels to explain; by default the k best of the row.
         k : int
 
         Returns
         -------
         list of Explanation
-            One a label, in the order given, or best first.
+            One per label, in the order given, or best first.
         """
         check_is_fitted(self, "n_labels_")
-        rows = self._check_rows(X)
-        if rows.shape[0] != 1:
-            raise InputError(f"X has {rows.shape[0]} rows: explain one row at a time.")
+        rows: Any = self._check_rows(X)
+        n = len(rows) if isinstance(rows, list) else rows.shape[0]
+        if n != 1:
+            raise InputError(f"X has {n} rows: explain one row at a time.")
         if labels is None:
             best = self._topk(rows, checked_k(k), None).labels[0]
             chosen = best[best >= 0]
@@ -208,90 +202,66 @@ class Learner(BaseEstimator):
                 raise InputError(f"Label {unseen} has no training row, so there is no score to explain.")
         return self._explain(rows, chosen)
 
-    def estimate(self, X: Any, Y: Any) -> Estimate:
-        """Tell what `fit` would take, in time, memory and size of the model; the learner stays as it is."""
+    def estimate(self, X: Any, y: Any) -> TrainingCost:
+        """Estimate the time and memory that `fit` needs, and the size of the model; nothing is trained."""
         self._check_parameters()
-        rows, labels = for_kernels(as_rows(X)), for_kernels(as_indicator(Y))
-        if rows.shape[0] != labels.shape[0]:
-            raise InputError(f"X has {rows.shape[0]} rows and Y has {labels.shape[0]}: they must be the same rows.")
+        rows, labels = self._check_rows_and_labels(X, y)
         size = sum(part.nbytes for matrix in (rows, labels) for part in (matrix.data, matrix.indices, matrix.indptr))
         return replace(self._estimate(rows, labels), data_mb=size / 1e6)
-
-    def _check_parameters(self) -> None:
-        """Refuse parameters that make no sense; called before any work starts."""
 
     @abstractmethod
     def _fit(self, X: sp.csr_array, Y: sp.csr_array) -> None: ...
 
-    def _update(self, more: MoreRows) -> None:
-        """Learn from more rows; what is counted is set afterwards."""
-        raise self._no_more()
+    def _update(self, more: UpdateBatch) -> None:
+        """Learn from more rows; `_learn_more` sets the counts afterwards."""
+        raise InputError(f"{type(self).__name__} does not support incremental updates: refit on all rows.")
 
-    def _no_more(self) -> InputError:
-        return InputError(f"{type(self).__name__} can't learn from rows that come later: train it anew on all rows.")
-
-    def _learn_more(self, more: MoreRows) -> None:
+    def _learn_more(self, more: UpdateBatch) -> None:
         with self._whole_or_unchanged():
             self._update(more)
             self.n_rows_, self.n_labels_, self.label_counts_ = more.n_rows, more.n_labels, more.label_counts
 
-    def _updated(self, more: MoreRows) -> Self:
-        """Copy of the learner that has learned from more rows."""
+    def _updated(self, more: UpdateBatch) -> Self:
+        """Return an updated copy."""
         grown = copy.copy(self)
         grown._learn_more(more)
         return grown
 
     def _fit_augmented(self, X: sp.csr_array, Y: sp.csr_array, augmentation: Augmentation) -> None:
-        """Learn from rows and from augmented copies of those with labels; all counts stay those of the rows.
+        """Fit to rows and to augmented copies of those with labels; all counts stay those of the rows.
 
-        Makes all copies beforehand; a learner that can make them as it goes does so.
+        Makes all copies first; a learner may override it to make them one by one.
         """
         self._fit(*with_copies(X, Y, augmentation))
 
     @abstractmethod
-    def _topk(self, X: sp.csr_array, k: int, allowed: npt.NDArray[np.bool_] | None) -> TopK: ...
+    def _topk(self, X: sp.csr_array, k: int, allowed: Allowed) -> TopK: ...
 
-    def _weighted_topk(
-        self,
-        X: sp.csr_array,
-        k: int,
-        allowed: npt.NDArray[np.bool_] | None,
-        factors: npt.NDArray[np.float32] | None,
-    ) -> TopK:
+    def _weighted_topk(self, X: sp.csr_array, k: int, allowed: Allowed, factors: Factors) -> TopK:
         """Rank by factor times score, by the plain score where there are no factors.
 
-        Looks at the best labels by the plain score alone; a learner that can search with factors does so.
+        Ranks the best labels by the plain score again; a learner that can search with factors overrides it.
         """
         if factors is None or not len(factors):
             return self._topk(X, k, allowed)
         return self._reranked_topks(X, [(k, factors)], allowed)[0]
 
-    def _weighted_topks(
-        self,
-        X: sp.csr_array,
-        wanted: Sequence[tuple[int, npt.NDArray[np.float32]]],
-        allowed: npt.NDArray[np.bool_] | None,
-    ) -> list[TopK]:
-        """Rank by several sets of factors, each with its number of places; one search serves them where it can."""
+    def _weighted_topks(self, X: sp.csr_array, wanted: Sequence[tuple[int, Float32]], allowed: Allowed) -> list[TopK]:
+        """Rank by several pairs of k and factors, with one search where possible."""
         if type(self)._weighted_topk is not Learner._weighted_topk:
             return [self._weighted_topk(X, k, allowed, factors) for k, factors in wanted]
         return self._reranked_topks(X, wanted, allowed)
 
-    def _reranked_topks(
-        self,
-        X: sp.csr_array,
-        wanted: Sequence[tuple[int, npt.NDArray[np.float32]]],
-        allowed: npt.NDArray[np.bool_] | None,
-    ) -> list[TopK]:
-        """Rank the best labels by the plain score anew, by each set of factors."""
+    def _reranked_topks(self, X: sp.csr_array, wanted: Sequence[tuple[int, Float32]], allowed: Allowed) -> list[TopK]:
+        """Find the best labels by the plain score and rank them again by each set of factors."""
         most = max((k for k, _ in wanted), default=1)
         top = self._topk(X, max(most, min(CANDIDATES, self.n_labels_)), allowed)
-        strengths = np.exp(self._log_scores(top.scores))
-        return [top.ranked_by(strengths * factors[top.labels], k) for k, factors in wanted]
+        scores = np.exp(self._log_scores(top.scores))
+        return [top.ranked_by(scores * factors[top.labels], k) for k, factors in wanted]
 
-    def _tail_factors(self, tail: float) -> npt.NDArray[np.float32]:
-        """Inverse propensities to the power of `tail`; the last ones asked for are kept."""
-        propensity, kept = given_propensity(self, self._data_propensity), _factors.setdefault(self, {})
+    def _tail_factors(self, tail: float) -> Float32:
+        """Inverse propensities to the power of `tail`; the last ones are cached."""
+        propensity, kept = self._given_propensity(self._data_propensity), _factors.setdefault(self, {})
         asked = (tail, self.n_rows_, propensity if isinstance(propensity, str | None) else str(vars(propensity)))
         found = kept.get(asked)
         if found is None or found.label_counts is not self.label_counts_ or found.propensity is not propensity:
@@ -306,40 +276,123 @@ class Learner(BaseEstimator):
             found = kept[asked] = _Factors(self.label_counts_, propensity, factors)
         return found.factors
 
-    def _log_scores(self, scores: npt.NDArray[np.floating[Any]]) -> npt.NDArray[np.floating[Any]]:
-        """Logarithms of scores, for what multiplies them; a learner whose scores may be negative gives a link here."""
+    def propensity_model(self, default: Propensity | None = None) -> Propensity:
+        """Return the propensities given to this learner, its weighting or a learner inside; else `default`.
+
+        Examples
+        --------
+        >>> from longtail import JainPropensity, OneVsRest
+        >>> from longtail.weighting import PW
+        >>> OneVsRest(weighting=PW(propensity=JainPropensity(a=0.6, b=2.6))).propensity_model()
+        JainPropensity(a=0.6, b=2.6)
+        """
+        return get_propensity(self._given_propensity(default))
+
+    def _given_propensity(self, default: Propensity | None) -> Propensity | str | None:
+        for _, part in self.parts():
+            for holder in (part, getattr(part, "weighting", None)):
+                known: Propensity | str | None = getattr(holder, "propensity", None)
+                if known is not None:
+                    return known
+        return default
+
+    def _log_scores(self, scores: Floating) -> Floating:
+        """Return logarithms of scores, or of the sigmoid of log-odds."""
+        if self._log_odds_slope is not None:
+            return np.asarray(-np.logaddexp(0, -self._log_odds_slope * scores), scores.dtype)
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(np.maximum(scores, 0)))
 
+    def _scores_of(self, X: sp.csr_array, labels: Int32) -> dict[int, float]:
+        """Return the scores of labels for one row, without those that can't be ranked."""
+        only = np.zeros(self.n_labels_, np.bool_)
+        only[labels] = True
+        top = self._topk(X, max(len(labels), 1), only)
+        return dict(zip(top.labels[0].tolist(), top.scores[0].tolist(), strict=True))
+
     def _points(self, X: sp.csr_array) -> sp.csr_array:
-        """Rows as points of which those that are alike lie close: the rows themselves, unless a learner says more."""
+        """Rows as points in a space where similar rows are close; by default the rows themselves."""
         return X
 
     def _default_features(self) -> Any:
-        """What makes rows of texts for this learner, unfitted."""
-        from longtail.corpus.text import Tfidf
+        """Return the default text features of this learner, unfitted."""
+        from longtail.features.tfidf.tfidf import Tfidf
 
         return Tfidf()
 
     def _check_features(self, features: Any) -> None:
-        """Refuse features that this learner can't make sense of."""
+        """Raise an error for text features that this learner can't use."""
 
-    def _label_norms(self) -> npt.NDArray[np.float64] | None:
-        """Norm of each label's classifier without the bias, NaN where there is none; None for a learner without any."""
+    def _label_norms(self) -> Float64 | None:
+        """Norm of each label's weights without the bias, NaN for labels without weights; None if there are none."""
         return None
 
-    def _explain(self, X: sp.csr_array, labels: npt.NDArray[np.int32]) -> list[Explanation]:
-        raise InputError(f"{type(self).__name__} can't say what its scores are made of.")
+    def _explain(self, X: sp.csr_array, labels: Int32) -> list[Explanation]:
+        raise InputError(f"{type(self).__name__} does not support explanations.")
 
-    def _estimate(self, X: sp.csr_array, Y: sp.csr_array) -> Estimate:
-        raise InputError(f"{type(self).__name__} can't tell what training will take.")
+    def _estimate(self, X: sp.csr_array, Y: sp.csr_array) -> TrainingCost:
+        raise InputError(f"{type(self).__name__} does not support estimates of the training cost.")
+
+    def parts(self, *, fitted: bool = False) -> Iterator[tuple[str, Learner]]:
+        """Yield this learner and those inside it, outermost first, each with its path.
+
+        Parameters
+        ----------
+        fitted : bool
+            Walk fitted attributes rather than parameters.
+
+        Yields
+        ------
+        path : str
+            Prefix of the part's parameters, such as ``learner__``, or the path to the fitted attribute, such as
+            ``learner_.``; empty for the learner itself. Learners in a list have their index: ``learners.0__``.
+        part : Learner
+
+        Examples
+        --------
+        >>> from longtail import CentroidReranker, Popularity
+        >>> [(path, type(part).__name__) for path, part in CentroidReranker(learner=Popularity()).parts()]
+        [('', 'CentroidReranker'), ('learner__', 'Popularity')]
+        """
+        yield "", self
+        for name, inside in self._inside(fitted):
+            yield from ((f"{name}{'.' if fitted else '__'}{path}", part) for path, part in inside.parts(fitted=fitted))
+
+    def find(self, kind: type[Part], *, fitted: bool = True) -> Part | None:
+        """Return the outermost learner of a class, this one or one inside it; None if there is none."""
+        return next((part for _, part in self.parts(fitted=fitted) if isinstance(part, kind)), None)
+
+    @property
+    def display_name(self) -> str:
+        """Name of the class for results and explanations."""
+        return type(self).__name__
+
+    def _inside(self, fitted: bool) -> Iterator[tuple[str, Learner]]:
+        """Yield the learners directly inside, the main one first."""
+        held = vars(self) if fitted else self.get_params(deep=False)
+        for name in sorted(held, key=lambda name: (name.rstrip("_") != "learner", name)):
+            if fitted != name.endswith("_"):
+                continue
+            if isinstance(held[name], Learner):
+                yield name, held[name]
+            elif isinstance(held[name], list | tuple):
+                yield from ((f"{name}.{at}", part) for at, part in enumerate(held[name]) if isinstance(part, Learner))
+
+    def _with_inside(self, change: Callable[[Any], Any]) -> Self:
+        """Return a copy in which every fitted learner directly inside is replaced by ``change(learner)``."""
+        made = copy.copy(self)
+        for name in {path.partition(".")[0] for path, _ in self._inside(fitted=True)}:
+            held = getattr(self, name)
+            setattr(made, name, list(map(change, held)) if isinstance(held, list) else change(held))
+        return made
 
     @contextmanager
     def _whole_or_unchanged(self) -> Iterator[None]:
-        """Take back every attribute that was set inside when an error or Ctrl-C ends the block."""
+        """Undo all changes of attributes when an error or Ctrl-C ends the block."""
         before = dict(vars(self))
         try:
-            yield
+            with self._run_settings():
+                yield
         except BaseException:
             self.__dict__ = before
             raise
@@ -348,31 +401,31 @@ class Learner(BaseEstimator):
         self.n_rows_, self.n_labels_ = (int(size) for size in Y.shape)
         self.label_counts_ = np.bincount(Y.indices, minlength=self.n_labels_).astype(np.int64)
 
-    def _check_new_labels(self, X: Any, Y: Any) -> tuple[sp.csr_array, sp.csr_array]:
-        """Rows and new labels that a fitted learner is to learn besides those it knows, checked."""
+    @staticmethod
+    def _check_rows_and_labels(X: Any, y: Any) -> tuple[sp.csr_array, sp.csr_array]:
+        return _same_rows(for_kernels(as_rows(X)), for_kernels(as_indicator(y, name="y")))
+
+    def _check_new_labels(self, X: Any, y: Any) -> tuple[sp.csr_array, sp.csr_array]:
+        """Check rows and new labels for a fitted learner."""
         check_is_fitted(self, "n_labels_")
         self._check_parameters()
-        rows, labels = self._check_rows(X), as_indicator(Y)
-        if rows.shape[0] != labels.shape[0]:
-            raise InputError(f"X has {rows.shape[0]} rows and Y has {labels.shape[0]}: they must be the same rows.")
+        rows, labels = _same_rows(self._check_rows(X), as_indicator(y, name="y"))
         if rows.shape[0] == 0:
             raise InputError("X has no rows: nothing to learn the new labels from.")
         return rows, labels
 
-    def _check_more(self, X: Any, Y: Any) -> tuple[sp.csr_array, sp.csr_array]:
-        """Rows that come later, or the earlier ones, checked."""
-        rows, labels = self._check_rows(X), as_indicator(Y)
-        if rows.shape[0] != labels.shape[0]:
-            raise InputError(f"X has {rows.shape[0]} rows and Y has {labels.shape[0]}: they must be the same rows.")
+    def _check_more(self, X: Any, y: Any) -> tuple[sp.csr_array, sp.csr_array]:
+        """Check new or earlier rows for an update."""
+        rows, labels = _same_rows(self._check_rows(X), as_indicator(y, name="y"))
         if labels.shape[1] < self.n_labels_:
             raise InputError(
-                f"Y has {labels.shape[1]} labels, and the learner knows {self.n_labels_}: keep its columns, and put "
+                f"y has {labels.shape[1]} labels, and the learner knows {self.n_labels_}: keep its columns, and put "
                 "new labels after them."
             )
         return rows, labels
 
     def _remember_new_labels(self, Y: sp.csr_array) -> None:
-        """Count new labels in, as many rows as they would have had among those of the first training."""
+        """Add the counts of new labels, scaled to the number of training rows."""
         counts = np.bincount(Y.indices, minlength=Y.shape[1])
         scaled = np.ceil(counts * (self.n_rows_ / Y.shape[0])).astype(np.int64)
         self.label_counts_ = np.concatenate([self.label_counts_, scaled])
@@ -387,7 +440,7 @@ class Learner(BaseEstimator):
             )
         return rows
 
-    def _allowed(self, only: Any, exclude: Any) -> npt.NDArray[np.bool_] | None:
+    def _allowed(self, only: Any, exclude: Any) -> Allowed:
         if only is None and exclude is None:
             return None
         allowed = np.full(self.n_labels_, only is None)
@@ -396,7 +449,7 @@ class Learner(BaseEstimator):
                 allowed[self._label_ids(name, ids)] = value
         return allowed
 
-    def _label_ids(self, name: str, ids: Any) -> npt.NDArray[np.int32]:
+    def _label_ids(self, name: str, ids: Any) -> Int32:
         requirement = f"must be a flat sequence of label ids from 0 to {self.n_labels_ - 1}"
         try:
             labels = np.asarray(ids)
@@ -420,52 +473,17 @@ class Learner(BaseEstimator):
 
 
 class _Factors(NamedTuple):
-    """Factors of all labels, and what they were worked out from."""
+    """Factors of all labels, and their inputs."""
 
-    label_counts: npt.NDArray[np.int64]
+    label_counts: Int64
     propensity: Propensity | str | None
-    factors: npt.NDArray[np.float32]
+    factors: Float32
 
 
 _factors: WeakKeyDictionary[Learner, dict[tuple[object, ...], _Factors]] = WeakKeyDictionary()
 
 
-def nested(learner: Learner) -> Iterator[tuple[str, Learner]]:
-    """Give a learner and those that it wraps, from the outermost on, each with the path to its parameters.
-
-    Examples
-    --------
-    >>> from longtail import CentroidReranker, Popularity
-    >>> [(path, type(part).__name__) for path, part in nested(CentroidReranker(learner=Popularity()))]
-    [('', 'CentroidReranker'), ('learner__', 'Popularity')]
-    """
-    yield "", learner
-    params = learner.get_params(deep=False)
-    for name in sorted(params, key=lambda name: (name != "learner", name)):
-        if isinstance(params[name], Learner):
-            for path, part in nested(params[name]):
-                yield f"{name}__{path}", part
-
-
-def memory_limit_of(learner: Learner) -> int | None:
-    """Smallest memory limit of a learner and those that it wraps, in bytes; None where there is none.
-
-    Examples
-    --------
-    >>> from longtail import OneVsRest, Stacked
-    >>> memory_limit_of(Stacked(learner=OneVsRest(memory_limit="2GB")))
-    2000000000
-    """
-    limits = [getattr(part, "memory_limit", None) for _, part in nested(learner)]
-    return min((parse_memory(limit) for limit in limits if limit is not None), default=None)
-
-
-def _widened(Y: sp.csr_array, width: int) -> sp.csr_array:
-    return sp.csr_array((Y.data, Y.indices, Y.indptr), shape=(Y.shape[0], width))
-
-
-def checked_k(k: Any, name: str = "k") -> int:
-    """Number of labels to rank, checked."""
-    if isinstance(k, bool) or not isinstance(k, int | np.integer) or not 1 <= k < 2**31:
-        raise ParameterError(name, k, f"must be a whole number from 1 to {2**31 - 1}")
-    return int(k)
+def _same_rows(X: sp.csr_array, Y: sp.csr_array) -> tuple[sp.csr_array, sp.csr_array]:
+    if X.shape[0] != Y.shape[0]:
+        raise InputError(f"X has {X.shape[0]} rows and y has {Y.shape[0]}: they must be the same rows.")
+    return X, Y

@@ -1,69 +1,70 @@
-"""Several learners as one: their scores as log-odds, weighted and added up."""
+"""Ensembles: the weighted sum of the log-odds of several learners."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 from sklearn.base import clone
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
-from longtail.corpus.sparse import as_indicator, as_rows
-from longtail.corpus.texts import as_texts
-from longtail.engine.topk import TopK
+from longtail.data.sparse import as_indicator, as_rows
 from longtail.errors import InputError, ParameterError
-from longtail.learners.base import Learner, checked_k
-from longtail.learners.blending import Links, find_weights, log_odds, merged
-from longtail.learners.checks import check_shares, check_whole
-from longtail.learners.estimate import Estimate
+from longtail.features.texts import as_texts
+from longtail.kernels.types import Float64, Int32, Int64
+from longtail.learners.base import Allowed, Learner
+from longtail.learners.cost import TrainingCost
 from longtail.learners.explanation import Explanation
 from longtail.learners.held_out import split_rows
-from longtail.learners.links import fit_link
-from longtail.propensity.base import is_number
+from longtail.learners.platt import fit_platt
+from longtail.metrics import evaluate
+from longtail.topk import TopK
+from longtail.validation import SEED, Constraint, Integer, Number, check
 
 _LEAST_SLOPE = 0.01
+_STEPS = (0.5, 0.25, 0.1, 0.05, 0.02)  # of the search for weights
 
 
 class Blend(Learner):
-    """Rank by the weighted sum of what several learners say.
+    """Rank by the weighted sum of the log-odds of several learners.
 
-    Each learner's scores become log-odds first, by a line of their own. A label that one learner doesn't rank among its
-    best `candidates` counts there as the last that it does. With equal weights this is the ensemble of the papers: the
-    same network with other encoders, clusterings or seeds.
+    The scores of each learner are first turned into log-odds by Platt scaling. A label that is not among the best
+    `top_k` of a learner gets its lowest log-odds. With equal weights this is the ensemble of the papers: the same
+    network with other encoders, clusterings or seeds.
 
     Parameters
     ----------
     learners : sequence of Learner
         All for texts, or all for the same features.
     names : sequence of str, optional
-        For explanations; the classes' names when left out.
+        For explanations; the names of the classes by default.
     weights : sequence of float, optional
-        One for each learner, of at least 0; found on the rows held out when left out.
-    candidates : int
-        Labels of each learner that are looked at in a row.
-    held_out : float
-        Share of the rows that no learner is trained on, by which scores become log-odds and weights are found; where
-        they would be fewer than 20, none, and all learners weigh the same.
-    seed : int
+        One per learner, at least 0; by default found on held-out rows.
+    top_k : int
+        Candidates per learner and row.
+    validation_fraction : float
+        Share of the rows held out for Platt scaling and weights; if fewer than 20, none are held out and the weights
+        are equal.
+    random_state : int
+        Seed of the split.
 
     Attributes
     ----------
     learners_ : list of Learner
         Fitted.
     weights_ : ndarray of float64
-        Adding up to 1.
+        Weights, with sum 1.
     slope_, offset_ : float
-        From the sum to log-odds.
+        Platt scaling of the weighted sum.
 
     Examples
     --------
     >>> from longtail import Blend, LabelTree, OneVsRest, datasets
-    >>> from longtail.corpus import Tfidf
+    >>> from longtail.features import Tfidf
     >>> data = datasets.load("debian-tags:train")
     >>> X, Y = Tfidf().fit_transform(data.texts[:800]), data.Y[:800]
     >>> blend = Blend(learners=[OneVsRest(), LabelTree()], weights=[1, 1]).fit(X, Y)
@@ -74,11 +75,20 @@ class Blend(Learner):
     _stored: ClassVar[tuple[str, ...]] = ("learners_", "weights_", "slopes_", "offsets_", "slope_", "offset_")
 
     learners_: list[Learner]
-    weights_: npt.NDArray[np.float64]
-    slopes_: npt.NDArray[np.float64]
-    offsets_: npt.NDArray[np.float64]
+    weights_: Float64
+    slopes_: Float64
+    offsets_: Float64
     slope_: float
     offset_: float
+
+    _constraints: ClassVar[Mapping[str, Constraint]] = {
+        "top_k": Integer(1),
+        "validation_fraction": Number(above=0, below=1),
+        "random_state": SEED,
+    }
+
+    _gives_probabilities = True
+    _log_odds_slope = 1.0
 
     def __init__(
         self,
@@ -86,113 +96,88 @@ class Blend(Learner):
         learners: Sequence[Learner] = (),
         names: Sequence[str] | None = None,
         weights: Sequence[float] | None = None,
-        candidates: int = 50,
-        held_out: float = 0.1,
-        seed: int = 0,
+        top_k: int = 50,
+        validation_fraction: float = 0.1,
+        random_state: int = 0,
     ) -> None:
         self.learners = learners
         self.names = names
         self.weights = weights
-        self.candidates = candidates
-        self.held_out = held_out
-        self.seed = seed
+        self.top_k = top_k
+        self.validation_fraction = validation_fraction
+        self.random_state = random_state
 
-    def fit(self, X: Any, Y: Any) -> Self:
-        """Train all learners on most rows `X` and labels `Y`, and weigh them by the others.
-
-        Returns
-        -------
-        self
-        """
-        self._check_parameters()
-        rows, labels = self._read(X), as_indicator(Y)
+    def _fit_unchecked(self, X: Any, y: Any) -> Self:
+        """Train all learners on most of the rows, and find their weights on the others."""
+        rows, labels = self._read(X), as_indicator(y, name="y")
         if _count(rows) != labels.shape[0]:
-            raise InputError(f"X has {_count(rows)} rows and Y has {labels.shape[0]}: they must be the same rows.")
+            raise InputError(f"X has {_count(rows)} rows and y has {labels.shape[0]}: they must be the same rows.")
         with self._whole_or_unchanged():
             self._fit(rows, labels)
         return self
 
-    def join(self, learners: Sequence[Learner], X: Any, Y: Any) -> Self:
-        """Take learners that are trained already, and weigh them by rows that none of them has seen.
+    def join(self, learners: Sequence[Learner], X: Any, y: Any) -> Self:
+        """Take fitted learners, and find their weights on held-out rows.
 
         Parameters
         ----------
         learners : sequence of Learner
             Fitted with the same labels.
         X : matrix or sequence of texts
-        Y : matrix, rows by labels
+        y : matrix, rows by labels
 
         Returns
         -------
         self
         """
         self._check_joined(learners)
-        truth = as_indicator(Y)
+        truth = as_indicator(y, name="y")
         if truth.shape[1] != learners[0].n_labels_:
-            raise InputError(f"Y has {truth.shape[1]} labels, and the learners have {learners[0].n_labels_}.")
+            raise InputError(f"y has {truth.shape[1]} labels, and the learners have {learners[0].n_labels_}.")
         if not truth.nnz:
-            raise InputError("Y has no labels: there is nothing to weigh the learners by.")
+            raise InputError("y has no labels: there is nothing to find the weights on.")
         with self._whole_or_unchanged():
             self.learners = [clone(part) for part in learners]
             self._join(learners, X, truth, is_unseen=True)
         return self
 
     def _join(self, learners: Sequence[Learner], X: Any, truth: sp.csr_array, is_unseen: bool) -> None:
-        """Take trained learners; they are weighed only by rows that they haven't seen."""
+        """Take fitted learners; weights are found only on rows that none was trained on."""
         self.learners_ = list(learners)
         first = self.learners_[0]
         self.n_labels_, self.n_rows_, self.label_counts_ = first.n_labels_, first.n_rows_, first.label_counts_
         self.n_features_in_ = first.n_features_in_
-        tops = self._tops(self._check_rows(X), int(self.candidates), None)
+        tops = self._tops(self._check_rows(X), int(self.top_k), None)
         if truth.shape[0] != len(tops[0]):
-            raise InputError(f"X has {len(tops[0])} rows and Y has {truth.shape[0]}: they must be the same rows.")
-        lines = np.array([fit_link(top, truth, _LEAST_SLOPE) for top in tops])
+            raise InputError(f"X has {len(tops[0])} rows and y has {truth.shape[0]}: they must be the same rows.")
+        lines = np.array([fit_platt(top, truth, _LEAST_SLOPE) for top in tops])
         self.slopes_, self.offsets_ = lines[:, 0], lines[:, 1]
-        parts = self._linked(tops)
+        parts = self._as_log_odds(tops)
         weights = np.ones(len(learners)) if self.weights is None else np.asarray(self.weights, np.float64)
         if self.weights is None and is_unseen:
             weights = find_weights(parts, truth)
         self.weights_ = weights / weights.sum()
-        blended = merged(parts, self.weights_, int(self.candidates), self.n_labels_)
-        self.slope_, self.offset_ = fit_link(blended, truth, _LEAST_SLOPE)
+        blended = merged(parts, self.weights_, int(self.top_k), self.n_labels_)
+        self.slope_, self.offset_ = fit_platt(blended, truth, _LEAST_SLOPE)
 
-    def estimate(self, X: Any, Y: Any) -> Estimate:
-        """Tell what `fit` would take: all learners, one after the other."""
+    def estimate(self, X: Any, y: Any) -> TrainingCost:
+        """Estimate the cost of `fit`: all learners in turn."""
         self._check_parameters()
-        found = [part.estimate(X, Y) for part in self.learners]
-        return replace(
-            found[0],
-            seconds=sum(part.seconds for part in found),
-            peak_memory_mb=max(part.peak_memory_mb for part in found),
-            model_mb=sum(part.model_mb for part in found),
-            block_mb=max(part.block_mb for part in found),
-        )
+        return TrainingCost.in_turn([part.estimate(X, y) for part in self.learners])
 
-    def explain(self, X: Any, labels: Any = None, *, k: int = 5) -> list[Explanation]:
-        """Say what made up some labels' scores for one row, by features and by learners; see `Learner.explain`."""
-        check_is_fitted(self, "n_labels_")
-        rows = self._check_rows(X)
-        if _count(rows) != 1:
-            raise InputError(f"X has {_count(rows)} rows: explain one row at a time.")
-        if labels is None:
-            best = self._topk(rows, checked_k(k), None).labels[0]
-            labels = best[best >= 0]
-        chosen = self._label_ids("labels", labels)
-        unseen = next((int(label) for label in chosen if self.label_counts_[label] == 0), None)
-        if unseen is not None:
-            raise InputError(f"Label {unseen} has no training row, so there is no score to explain.")
-        linked = self._linked(self._tops(rows, max(len(chosen), int(self.candidates)), None))
-        asked = np.unique(np.concatenate([chosen, *(part.labels[0][part.labels[0] >= 0] for part in linked)]))
-        said = log_odds(linked, np.zeros(len(asked), np.int64), asked.astype(np.int64), self.n_labels_)
-        of_label = dict(zip(asked.tolist(), said, strict=True))
-        return [self._why(label, of_label[label], X, linked) for label in chosen.tolist()]
+    def _explain(self, X: Any, labels: Int32) -> list[Explanation]:
+        tops = self._as_log_odds(self._tops(X, max(len(labels), int(self.top_k)), None))
+        asked = np.unique(np.concatenate([labels, *(part.labels[0][part.labels[0] >= 0] for part in tops)]))
+        found = log_odds(tops, np.zeros(len(asked), np.int64), asked.astype(np.int64), self.n_labels_)
+        of_label = dict(zip(asked.tolist(), found, strict=True))
+        return [self._why(label, of_label[label], X, tops) for label in labels.tolist()]
 
-    def _why(self, label: int, said: npt.NDArray[np.float64], X: Any, linked: Sequence[Links]) -> Explanation:
-        """Share a label's score out: over the learners, and over the features of those that have it as a candidate."""
-        shares = self.slope_ * self.weights_ * said
+    def _why(self, label: int, log_odds: Float64, X: Any, tops: Sequence[LogOdds]) -> Explanation:
+        """Distribute a label's score over the learners, and over the features of those that have it as a candidate."""
+        shares = self.slope_ * self.weights_ * log_odds
         score = float(shares.sum()) + self.offset_
         effects: dict[str, float] = {}
-        for number, (part, learner) in enumerate(zip(linked, self.learners_, strict=True)):
+        for number, (part, learner) in enumerate(zip(tops, self.learners_, strict=True)):
             if label in part.labels[0, : part.candidates] and self.weights_[number]:
                 steep = float(self.slope_ * self.weights_[number] * self.slopes_[number])
                 for name, effect in _explained(learner, X, label):
@@ -204,42 +189,38 @@ class Blend(Learner):
     def _names(self) -> list[str]:
         if self.names is not None:
             return [str(name) for name in self.names]
-        inner = [getattr(part, "learner_", part) for part in self.learners_]
-        return [f"{type(part).__name__} {number + 1}" for number, part in enumerate(inner)]
+        return [f"{part.display_name} {number + 1}" for number, part in enumerate(self.learners_)]
 
-    def _tops(self, X: Any, k: int, allowed: npt.NDArray[np.bool_] | None) -> list[TopK]:
+    def _tops(self, X: Any, k: int, allowed: Allowed) -> list[TopK]:
         return [part._topk(part._check_rows(X), k, allowed) for part in self.learners_]
 
-    def _linked(self, tops: Sequence[TopK]) -> list[Links]:
+    def _as_log_odds(self, tops: Sequence[TopK]) -> list[LogOdds]:
         lines = zip(tops, self.slopes_.tolist(), self.offsets_.tolist(), strict=True)
-        return [Links.of(top, slope, offset, int(self.candidates)) for top, slope, offset in lines]
+        return [LogOdds.of(top, slope, offset, int(self.top_k)) for top, slope, offset in lines]
 
-    def _topk(self, X: Any, k: int, allowed: npt.NDArray[np.bool_] | None) -> TopK:
-        tops = self._tops(X, max(k, int(self.candidates)), allowed)
-        top = merged(self._linked(tops), self.weights_, k, self.n_labels_)
+    def _topk(self, X: Any, k: int, allowed: Allowed) -> TopK:
+        tops = self._tops(X, max(k, int(self.top_k)), allowed)
+        top = merged(self._as_log_odds(tops), self.weights_, k, self.n_labels_)
         scores = np.where(top.labels >= 0, top.scores * self.slope_ + self.offset_, -np.inf).astype(np.float32)
         return TopK(top.labels, scores)
 
     def _fit(self, X: Any, Y: sp.csr_array) -> None:
         counts = np.bincount(Y.indices, minlength=Y.shape[1])
-        chosen, held_out = split_rows(Y, counts, float(self.held_out), int(self.seed))
-        trained = [clone(part).fit(_some(X, chosen), Y[chosen]) for part in self.learners]
+        chosen, held_out = split_rows(Y, counts, float(self.validation_fraction), int(self.random_state))
+        trained = [clone(part)._fit_unchecked(_some(X, chosen), Y[chosen]) for part in self.learners]
         judged = held_out if len(held_out) else chosen
         self._join(trained, _some(X, judged), Y[judged], is_unseen=len(held_out) > 0)
         self._remember_labels(Y)
-
-    def _log_scores(self, scores: npt.NDArray[np.floating[Any]]) -> npt.NDArray[np.floating[Any]]:
-        return np.asarray(-np.logaddexp(0, -scores), scores.dtype)
 
     def _takes_texts(self) -> bool:
         parts = self.learners_ if hasattr(self, "learners_") else self.learners
         return any(get_tags(part).input_tags.string for part in parts)
 
     def _read(self, X: Any) -> Any:
-        return as_texts(X) if self._takes_texts() else as_rows(X)
+        return as_texts(X, name="X") if self._takes_texts() else as_rows(X)
 
     def _check_rows(self, X: Any) -> Any:
-        return as_texts(X) if self._takes_texts() else super()._check_rows(X)
+        return as_texts(X, name="X") if self._takes_texts() else super()._check_rows(X)
 
     def _check_joined(self, learners: Sequence[Learner]) -> None:
         if len(learners) < 2:
@@ -253,26 +234,24 @@ class Blend(Learner):
         self._check_weights(len(learners))
 
     def _check_parameters(self) -> None:
+        super()._check_parameters()
         if isinstance(self.learners, Learner | str) or not all(isinstance(part, Learner) for part in self.learners):
             raise ParameterError("learners", self.learners, "must be a sequence of learners")
         if len(self.learners) < 2:
             raise ParameterError("learners", list(self.learners), "must be two learners at least")
         self._check_weights(len(self.learners))
-        check_shares(self, "held_out")
-        if not self.held_out:
-            raise ParameterError("held_out", self.held_out, "must be above 0: the learners are weighed by those rows")
         for part in self.learners:
             part._check_parameters()
 
     def _check_weights(self, n: int) -> None:
-        check_whole(self, candidates=1, seed=0)
         if self.names is not None and len(self.names) != n:
             raise ParameterError("names", self.names, f"must be {n} names, one for each learner")
         if self.weights is None:
             return
-        given = list(self.weights)
-        if len(given) != n or not all(is_number(weight) and 0 <= weight < np.inf for weight in given) or not sum(given):
-            raise ParameterError("weights", self.weights, f"must be {n} numbers of at least 0, not all 0")
+        for number, weight in enumerate(self.weights):
+            check(f"weights[{number}]", weight, Number(low=0))
+        if len(self.weights) != n or not any(self.weights):
+            raise ParameterError("weights", self.weights, f"must be {n} numbers, not all 0")
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -284,7 +263,7 @@ class Blend(Learner):
 
 
 def _explained(part: Learner, X: Any, label: int) -> list[tuple[str, float]]:
-    """What a learner says made up the score of a label; nothing where it can't say."""
+    """Effects of the features on the score of a label; none where a learner has no explanations."""
     try:
         return list(part.explain(X, [label])[0].parts)
     except InputError:
@@ -295,5 +274,141 @@ def _count(rows: Any) -> int:
     return int(rows.shape[0]) if hasattr(rows, "shape") else len(rows)
 
 
-def _some(rows: Any, chosen: npt.NDArray[np.int64]) -> Any:
+def _some(rows: Any, chosen: Int64) -> Any:
     return [rows[row] for row in chosen] if isinstance(rows, list) else rows[chosen]
+
+
+@dataclass(frozen=True)
+class LogOdds:
+    """A ranking whose scores are log-odds.
+
+    Labels are padded with -1. The first `candidates` of a row are candidates; those at later ranks only order labels
+    that are nobody's candidates.
+    """
+
+    labels: Int32
+    scores: Float64
+    candidates: int
+
+    @classmethod
+    def of(cls, top: TopK, slope: float, offset: float, candidates: int) -> LogOdds:
+        """Turn scores into log-odds by slope and offset."""
+        used = top.labels >= 0
+        return cls(top.labels, np.where(used, slope * np.where(used, top.scores, 0) + offset, -np.inf), candidates)
+
+    def floor(self, places: int) -> Float64:
+        """Return the lowest log-odds among the first ranks of each row; 0 for an empty ranking."""
+        lowest = np.where(self.labels >= 0, self.scores, np.inf)[:, :places].min(axis=1, initial=np.inf)
+        return np.where(np.isfinite(lowest), lowest, 0.0)
+
+
+def log_odds(parts: Sequence[LogOdds], of_row: Int64, labels: Int64, n_labels: int) -> Float64:
+    """Return the log-odds of some labels of some rows, sorted by row and label, with a column per part.
+
+    A label that is a candidate of some part gets the lowest log-odds of the candidates in the other parts. A label that
+    is nobody's candidate keeps its log-odds, or gets the lowest of the ranking.
+    """
+    keys = of_row * n_labels + labels
+    is_candidate = np.zeros(len(keys), np.bool_)
+    places = [_places(part, keys, n_labels) for part in parts]
+    for part, place in zip(parts, places, strict=True):
+        is_candidate |= (place >= 0) & (place < part.candidates)
+    found = np.empty((len(keys), len(parts)))
+    for number, (part, place) in enumerate(zip(parts, places, strict=True)):
+        floors = np.where(is_candidate, part.floor(part.candidates)[of_row], part.floor(part.labels.shape[1])[of_row])
+        counts = (place >= 0) & ((place < part.candidates) | ~is_candidate)
+        found[:, number] = np.where(counts, part.scores[of_row, np.maximum(place, 0)], floors)
+    return found
+
+
+def _places(part: LogOdds, keys: Int64, n_labels: int) -> Int64:
+    """Return the ranks of labels, -1 for unranked ones; `keys` are row * n_labels + label, ascending."""
+    rows, places = np.nonzero(part.labels >= 0)
+    own = rows * n_labels + part.labels[rows, places].astype(np.int64)
+    found = np.full(len(keys), -1, np.int64)
+    at = np.minimum(np.searchsorted(keys, own), max(len(keys) - 1, 0))
+    is_asked = keys[at] == own if len(keys) else np.zeros(len(own), np.bool_)
+    found[at[is_asked]] = places[is_asked]
+    return found
+
+
+@dataclass(frozen=True)
+class _Pool:
+    """All labels that any part ranks, row by row, and their log-odds in each part, ready for any weights."""
+
+    n_rows: int
+    of_row: Int64
+    labels: Int64
+    log_odds: Float64
+
+    @classmethod
+    def of(cls, parts: Sequence[LogOdds], n_labels: int) -> _Pool:
+        """Collect the labels of some parts."""
+        ranked = [np.nonzero(part.labels >= 0) for part in parts]
+        pairs = zip(parts, ranked, strict=True)
+        keys = [row * n_labels + part.labels[row, place].astype(np.int64) for part, (row, place) in pairs]
+        of_row, labels = np.divmod(np.unique(np.concatenate(keys)), max(n_labels, 1))
+        return cls(len(parts[0].labels), of_row, labels, log_odds(parts, of_row, labels, n_labels))
+
+    def by(self, weights: Float64, k: int) -> TopK:
+        """Rank by weighted sums."""
+        counts = np.bincount(self.of_row, minlength=self.n_rows)
+        width = max(int(counts.max(initial=0)), 1)
+        places = np.arange(width)[None] < counts[:, None]
+        labels = np.full((self.n_rows, width), -1, np.int32)
+        scores = np.full((self.n_rows, width), -np.inf, np.float32)
+        labels[places], scores[places] = self.labels, self.log_odds @ weights
+        return TopK(labels, scores).ranked_by(scores, k)
+
+
+def merged(parts: Sequence[LogOdds], weights: Float64, k: int, n_labels: int) -> TopK:
+    """Rank the labels that any part ranks by the weighted sum of their log-odds.
+
+    Examples
+    --------
+    >>> one = LogOdds(np.array([[3, 1]], np.int32), np.array([[2.0, 0.0]]), 2)
+    >>> other = LogOdds(np.array([[1, 2]], np.int32), np.array([[3.0, 1.0]]), 2)
+    >>> merged([one, other], np.array([0.5, 0.5]), k=2, n_labels=4)
+    TopK(labels=array([[1, 3]], dtype=int32), scores=array([[1.5, 1.5]], dtype=float32))
+    """
+    return _Pool.of(parts, n_labels).by(weights, k)
+
+
+def find_weights(parts: Sequence[LogOdds], Y: sp.csr_array) -> Float64:
+    """Return the weights with the best nDCG@5, by coordinate ascent from equal weights and from each part alone.
+
+    Against local optima, the result of each start is also averaged with the best one and improved again.
+    """
+    ranked = _Pool.of(parts, Y.shape[1])
+    known: dict[bytes, float] = {}
+
+    def objective(weights: Float64) -> float:
+        key = np.round(weights, 9).tobytes()
+        if key not in known:
+            known[key] = float(evaluate(ranked.by(weights, 5), Y, ks=(5,))["nDCG@5"])
+        return known[key]
+
+    starts = [np.full(len(parts), 1 / len(parts)), *np.eye(len(parts))]
+    found = sorted((_ascended(start, objective) for start in starts), key=objective)
+    mixed = [_ascended((found[-1] + other) / 2, objective) for other in found[:-1]]
+    return max([found[-1], *mixed], key=objective)
+
+
+def _ascended(weights: Float64, objective: Callable[[Float64], float]) -> Float64:
+    """Coordinate ascent with decreasing step sizes."""
+    best = objective(weights)
+    for step in _STEPS:
+        moved = True
+        while moved:
+            moved = False
+            for part in range(len(weights)):
+                for towards in (step, -step):
+                    tried = weights.copy()
+                    tried[part] = max(tried[part] + towards, 0.0)
+                    if not tried.sum():
+                        continue
+                    tried /= tried.sum()
+                    found = objective(tried)
+                    if found > best + 1e-9:
+                        weights, best, moved = tried, found, True
+    return np.asarray(weights, np.float64)

@@ -1,18 +1,21 @@
-"""Probabilities from scores: how often a prediction with such a score was right on rows that were held out."""
+"""Calibration: probabilities from scores, fitted on held-out rows."""
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal, Self
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
-from longtail.corpus.sparse import as_indicator
-from longtail.engine.topk import TopK
-from longtail.errors import InputError, ParameterError
+from longtail.data.sparse import as_indicator
+from longtail.errors import InputError
+from longtail.kernels.types import Float64, Int64
 from longtail.metrics import frequency_bins
+from longtail.topk import TopK
+from longtail.validation import Constraint, OneOf, Optional, Validated
 
 Method = Literal["isotonic", "platt"]
 Bins = Literal["head-torso-tail", "deciles"]
@@ -20,29 +23,29 @@ Bins = Literal["head-torso-tail", "deciles"]
 _FEWEST_PAIRS, _FEWEST_HITS = 100, 10
 
 
-class Calibration(BaseEstimator):
-    """A map from scores to probabilities, one for each bin of label frequency.
+class Calibration(Validated, BaseEstimator):
+    """A map from scores to probabilities for each bin of label frequency.
 
-    The probability is that of the label being *recorded* for such a row. Where true labels go missing, the probability
-    of its being true is higher; dividing by the label's propensity corrects for that.
+    The probability is that of the label being *recorded*. If labels are missing, the probability of being true is
+    higher; dividing by the label's propensity corrects for that.
 
     Parameters
     ----------
     method : {"isotonic", "platt"}
-        A rising step function, which follows any shape but needs hundreds of predictions, or a logistic curve.
+        Isotonic regression, which fits any shape but needs hundreds of predictions, or Platt scaling.
     bins : {"head-torso-tail", "deciles"}, optional
-        Frequent and rare labels get maps of their own, because the same score means less for a rare label; None for
-        one map for all. A bin with fewer than 100 predictions or 10 right ones takes the map of all.
+        Frequent and rare labels get separate maps, because the same score means less for a rare label; None for one map
+        for all. A bin with fewer than 100 predictions or 10 true ones uses the map of all labels.
 
     Attributes
     ----------
     bin_of_label_ : ndarray of int16, shape (labels,)
-        Which map a label uses.
+        Index of the map of each label.
     knots_, values_ : ndarray of float64
-        Scores and probabilities of all maps, one after the other; between them a map is linear, outside it is level.
-        For "platt" they are the curve's knots too, close together.
+        Scores and probabilities of all maps, concatenated; a map is linear between its knots and constant outside. For
+        "platt" the knots approximate the sigmoid.
     offsets_ : ndarray of int64
-        Where each map's knots begin and end.
+        First knot of each map, and the end.
 
     Examples
     --------
@@ -58,16 +61,21 @@ class Calibration(BaseEstimator):
     _stored: ClassVar[tuple[str, ...]] = ("bin_of_label_", "knots_", "values_", "offsets_")
 
     bin_of_label_: npt.NDArray[np.int16]
-    knots_: npt.NDArray[np.float64]
-    values_: npt.NDArray[np.float64]
-    offsets_: npt.NDArray[np.int64]
+    knots_: Float64
+    values_: Float64
+    offsets_: Int64
+
+    _constraints: ClassVar[Mapping[str, Constraint]] = {
+        "method": OneOf(*get_args(Method)),
+        "bins": Optional(OneOf(*get_args(Bins))),
+    }
 
     def __init__(self, *, method: Method = "isotonic", bins: Bins | None = "head-torso-tail") -> None:
         self.method = method
         self.bins = bins
 
     def fit(self, top: TopK, Y: Any, label_counts: npt.ArrayLike) -> Self:
-        """Learn from the ranked predictions of rows that weren't trained on, and their recorded labels.
+        """Fit to the ranked predictions of held-out rows and their recorded labels.
 
         Parameters
         ----------
@@ -76,10 +84,7 @@ class Calibration(BaseEstimator):
         label_counts : array, shape (labels,)
             Training rows of each label.
         """
-        if self.method not in ("isotonic", "platt"):
-            raise ParameterError("method", self.method, "must be isotonic or platt")
-        if self.bins not in (None, "head-torso-tail", "deciles"):
-            raise ParameterError("bins", self.bins, "must be head-torso-tail, deciles or None")
+        self._check_parameters()
         truth, counts = as_indicator(Y), np.asarray(label_counts)
         if truth.shape != (len(top), len(counts)):
             raise InputError(
@@ -111,7 +116,7 @@ class Calibration(BaseEstimator):
         return self
 
     def with_labels(self, n_labels: int) -> Self:
-        """The same for more labels: new ones use the map of all."""
+        """Return a copy for more labels; new ones use the map of all labels."""
         made: Self = clone(self)
         for name in self._stored:
             setattr(made, name, getattr(self, name))
@@ -121,7 +126,7 @@ class Calibration(BaseEstimator):
         return made
 
     def probabilities(self, top: TopK) -> TopK:
-        """Put probabilities in the place of scores; the order of the labels stays, padding gets 0."""
+        """Replace scores by probabilities; the order of the labels stays, padding gets 0."""
         check_is_fitted(self, "knots_")
         result = np.zeros(top.scores.shape, np.float32)
         bins = np.where(top.labels >= 0, self.bin_of_label_[top.labels], -1)
@@ -130,9 +135,7 @@ class Calibration(BaseEstimator):
             result[inside] = np.interp(top.scores[inside], self.knots_[own], self.values_[own])
         return TopK(top.labels, result)
 
-    def _curve(
-        self, scores: npt.NDArray[np.float64], hits: npt.NDArray[np.float64]
-    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    def _curve(self, scores: Float64, hits: Float64) -> tuple[Float64, Float64]:
         if self.method == "isotonic":
             from sklearn.isotonic import IsotonicRegression
 
@@ -141,9 +144,7 @@ class Calibration(BaseEstimator):
         return _platt_curve(scores, hits)
 
 
-def _platt_curve(
-    scores: npt.NDArray[np.float64], hits: npt.NDArray[np.float64]
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+def _platt_curve(scores: Float64, hits: Float64) -> tuple[Float64, Float64]:
     """Fit sigma(a s + b) by maximum likelihood with Platt's softened targets; Newton steps from the base rate."""
     right = hits.sum()
     targets = np.where(hits > 0, (right + 1) / (right + 2), 1 / (len(hits) - right + 2))
@@ -158,7 +159,7 @@ def _platt_curve(
         beta -= step / max(1.0, float(np.abs(step).max()) / 2)
         if np.abs(step).max() < 1e-9:
             break
-    reach = np.linspace(-8, 8, 129)  # where the curve bends; beyond it is 0 or 1
+    reach = np.linspace(-8, 8, 129)  # range of the log-odds; beyond it the sigmoid is 0 or 1
     slope = beta[0] if abs(beta[0]) > 1e-6 else 1e-6
     knots = np.sort(((reach - beta[1]) / slope) * spread + centre)
     return knots, 1 / (1 + np.exp(-(beta[0] * (knots - centre) / spread + beta[1])))

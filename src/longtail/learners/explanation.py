@@ -1,41 +1,41 @@
-"""Why a label got its score: what each feature added."""
+"""Explanations of scores by the contributions of the features."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-import numpy.typing as npt
+
+from longtail.kernels.types import Float64, Int32
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """What made up the score of one label for one row: ``score = bias + sum of the parts``.
+    """The score of one label for one row as a sum: ``score = bias + sum of the parts``.
 
     Parameters
     ----------
     label : int
     name : str
-        Name of the label, its id as text where it has none.
+        Name of the label, or its id as text.
     score : float
-        As `predict_topk` gives it.
+        The score of `predict_topk`.
     bias : float
-        What the label scores on its own, whatever the row.
+        The part of the score that does not depend on the row.
     parts : list of (str, float)
-        Name of a feature (a word, or the feature's number as text) and what it added, the largest effect first;
-        features without effect are left out.
+        Name of a feature (a word, or the feature's number as text) and its effect, the largest first; features without
+        effect are left out.
     sources : list of (str, float)
-        Parts of the learner, such as the trees of a forest, and what each of them contributed; empty where there is
-        only one.
+        Contributions of the parts of the learner, such as the trees of a forest; empty where there is only one.
     path : list of (str, list of (str, float))
-        For trees over rows: the way down the tree that contributed most, step by step, "left" or "right" with the
-        features that mattered most there and what they added to the margin, which is below 0 to the left.
+        For trees over rows: the path down the tree that contributed most, "left" or "right" at each node with the most
+        important features there and their effect on the margin, which is below 0 to the left.
     path_name : str
         The tree and the leaf of `path`.
     path_share : float
-        Which share of what all trees say comes from that tree, from 0 to 1.
+        Share of that tree in the score of all trees, from 0 to 1.
     remark : str
-        A sentence on why the label is not ranked at all, where it isn't.
+        Why the label is not ranked, if it isn't.
 
     Examples
     --------
@@ -56,20 +56,25 @@ class Explanation:
     remark: str = ""
 
     @classmethod
-    def from_effects(
-        cls, label: int, bias: float, features: npt.NDArray[np.int32], effects: npt.NDArray[np.float64]
-    ) -> Explanation:
-        """Explain a score by what each feature of a row added."""
+    def from_effects(cls, label: int, bias: float, features: Int32, effects: Float64) -> Explanation:
+        """Explain a score by the effect of each feature of a row."""
         order = np.argsort(-np.abs(effects), kind="stable")
         parts = [(str(features[at]), float(effects[at])) for at in order if effects[at] != 0]
         return cls(label, str(label), float(bias + effects.sum()), float(bias), parts)
 
+    def rescaled(self, score: float, of_features: float) -> Explanation:
+        """Explain another score: the effects of the features are scaled to sum to `of_features`, the rest is bias."""
+        effects = sum(effect for _, effect in self.parts)
+        scale = of_features / effects if effects else 0.0
+        parts = [(feature, effect * scale) for feature, effect in self.parts]
+        return replace(self, score=score, bias=score - sum(effect for _, effect in parts), parts=parts)
+
     def with_sources(self, sources: list[tuple[str, float]]) -> Explanation:
-        """Name the parts of the learner, the largest contribution first."""
+        """Add the contributions of the parts of the learner, the largest first."""
         return replace(self, sources=sorted(sources, key=lambda source: -abs(source[1])))
 
     def renamed(self, name: str | None = None, features: list[str] | None = None) -> Explanation:
-        """Put names in the place of numbers: of the label, and of the features, which are numbers here."""
+        """Replace numbers by names: the label's, and those of the features."""
         renamed = self if name is None else replace(self, name=name)
         if features is None:
             return renamed

@@ -1,28 +1,19 @@
-"""Rows to train on, and rows held out."""
+"""Split of rows into training and held-out rows."""
 
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 
-Int64 = npt.NDArray[np.int64]
+from longtail.kernels.types import Int64
 
 LEAST_ROWS = 20
 
 
 def split_rows(Y: sp.csr_array, counts: Int64, share: float, seed: int) -> tuple[Int64, Int64]:
-    """Rows to train on, and a share of rows held out, at random; every label keeps a row to train on.
+    """Hold out a random share of the rows; every label keeps a training row.
 
-    Fewer than 20 rows say too little of a learner: then none are held out.
-
-    Parameters
-    ----------
-    Y : csr_array
-    counts : ndarray of int64
-        Rows of each label.
-    share : float
-    seed : int
+    If fewer than 20 rows could be held out, none are. `counts` are the rows of each label.
 
     Examples
     --------
@@ -35,15 +26,15 @@ def split_rows(Y: sp.csr_array, counts: Int64, share: float, seed: int) -> tuple
     wanted = min(round(share * n), n - 1) if Y.nnz else 0
     left, is_out = counts.copy(), np.zeros(n, np.bool_)
     order = np.random.default_rng([seed, n]).permutation(n)
-    drawn: list[int] = []
+    chosen: list[int] = []
     for row in order:
-        if len(drawn) == wanted:
+        if len(chosen) == wanted:
             break
         own = Y.indices[Y.indptr[row] : Y.indptr[row + 1]]
         if len(own) and left[own].min() > 1:
             left[own] -= 1
-            drawn.append(int(row))
-    if len(drawn) < LEAST_ROWS:
-        drawn = []
-    is_out[drawn] = True
-    return np.flatnonzero(~is_out), np.array(drawn, np.int64)
+            chosen.append(int(row))
+    if len(chosen) < LEAST_ROWS:
+        chosen = []
+    is_out[chosen] = True
+    return np.flatnonzero(~is_out), np.array(chosen, np.int64)

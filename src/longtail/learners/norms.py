@@ -1,28 +1,58 @@
-"""How long the classifiers of labels are, added up where the weights lie."""
+"""Norms of the labels' classifiers, computed from the weights as they are stored."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
+import scipy.sparse as sp
+from sklearn.utils.validation import check_is_fitted
 
-from longtail.engine.lanes import LANES, from_bfloat16
+from longtail.kernels.lanes import LANES, widened
+from longtail.kernels.types import Array, Float64
 
 if TYPE_CHECKING:
+    from longtail.learners.base import Learner
     from longtail.learners.instance_trees.trees import InstanceTrees
     from longtail.learners.label_trees.chunk_weights import ChunkWeights
     from longtail.learners.linear.weights import BlockWeights
 
-Float64 = npt.NDArray[np.float64]
-
 _ROWS_AT_ONCE = 1 << 16
+
+
+def label_norms(learner: Learner) -> Float64 | None:
+    """Euclidean norm of each label's classifier, NaN for labels without one; None for a learner that has none.
+
+    The bias is excluded. For `LabelTree` the norm is that of the label's weights in its leaf, the mean if there are
+    several leaves. For `InstanceForest` the score of a label is linear in the leaves that a row reaches: the weights
+    are its values in all leaves, over the number of trees. A learner around another one has the norms of the one
+    inside, and `TAug` those of both sides. Others may have a matrix ``coef_`` with a row per label.
+
+    Examples
+    --------
+    >>> from longtail import OneVsRest, Popularity
+    >>> X, Y = [[1, 0], [0, 1], [1, 1]], [[1, 0], [0, 1], [1, 1]]
+    >>> label_norms(OneVsRest(n_jobs=1).fit(X, Y)).shape
+    (2,)
+    >>> label_norms(Popularity().fit(X, Y)) is None
+    True
+    """
+    check_is_fitted(learner, "n_labels_")
+    own = learner._label_norms()
+    if own is not None:
+        return own
+    coef = getattr(learner, "coef_", None)
+    if coef is not None and coef.shape[0] == learner.n_labels_:
+        squares = sp.csr_array(coef).power(2).sum(axis=1)
+        return np.sqrt(np.asarray(squares, np.float64).ravel())
+    inside = next(learner._inside(fitted=True), None)
+    return None if inside is None else label_norms(inside[1])
 
 
 def norms_of_blocks(weights: BlockWeights, n_labels: int) -> Float64:
     """Norm of each label's weights without the bias, NaN for labels without a classifier.
 
-    The matrix of a large model can need more memory than the model, and takes ten times as long to make.
+    The matrix of a large model can need more memory than the model, and takes ten times as long to build.
     """
     norms = np.full(n_labels, np.nan)
     used = weights.lane_labels_ >= 0
@@ -41,7 +71,7 @@ def _squares_of_blocks(weights: BlockWeights) -> Float64:
 
 
 def norms_of_chunks(weights: ChunkWeights, n_labels: int) -> Float64:
-    """Norm of each label's weights in the leaves, without the bias: the mean over all places where the label stands."""
+    """Norm of each label's weights in its leaf, without the bias: the mean over the leaves that have the label."""
     members = weights.chunks.members
     places = members >= 0
     counts = np.bincount(members[places], minlength=n_labels)
@@ -72,19 +102,10 @@ def norms_of_leaves(trees: InstanceTrees) -> Float64:
     return np.asarray(np.sqrt(squares) / trees.n_trees)
 
 
-def _sums_of_squares(rows: npt.NDArray[Any]) -> Float64:
+def _sums_of_squares(rows: Array) -> Float64:
     """Sum of squares of each of 64 lanes."""
     sums = np.zeros(LANES)
     for first in range(0, len(rows), _ROWS_AT_ONCE):
         wide = widened(rows[first : first + _ROWS_AT_ONCE])
         sums += np.einsum("ij,ij->j", wide, wide, dtype=np.float64)
     return sums
-
-
-def widened(values: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
-    """Stored weights as float32: bfloat16 (uint16), float16 (int16) and int8 are converted."""
-    if values.dtype == np.uint16:
-        return from_bfloat16(values)
-    if values.dtype == np.int16:
-        return values.view(np.float16).astype(np.float32)
-    return np.asarray(values, np.float32)

@@ -1,4 +1,4 @@
-"""Rows that come after a learner was trained: what they change, and how far a label's classifier may follow them."""
+"""Incremental updates: the new rows, and how far the classifier of a label follows them."""
 
 from __future__ import annotations
 
@@ -6,37 +6,38 @@ import math
 from typing import NamedTuple, Self
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 
-ANEW = 0.2
-"""A label is trained anew, where all rows are there, when at least this share of its rows is new or was changed."""
+from longtail.kernels.types import Float32, Float64, Int32, Int64
+
+REFIT_SHARE = 0.2
+"""A label is refit, if all rows are given, when at least this share of its rows is new or changed."""
 _BOLDNESS = 2.0
 
 
-class MoreRows(NamedTuple):
-    """Rows for a learner that is trained already.
+class UpdateBatch(NamedTuple):
+    """New rows for a fitted learner.
 
     Parameters
     ----------
     X, Y : csr_array
-        The rows. Y has a column for each label, the new ones after those that the learner knows.
+        The rows. Y has a column for each label, new labels last.
     earlier : (csr_array, csr_array), optional
-        The rows that it was trained on, without those that the new ones replace; Y as wide as that of the new rows.
+        The earlier training rows, without those that the new ones replace; Y as wide as that of the new rows.
     label_counts : ndarray of int64
-        Rows of each label, all told; 0 where the last one was taken away, and such a label is forgotten.
+        Total rows of each label; a label whose last row was removed has 0 and is forgotten.
     n_rows : int
         All rows.
     before : ndarray of int64
-        Rows of each label that the learner was trained on, 0 for new labels.
+        Earlier training rows of each label, 0 for new labels.
     """
 
     X: sp.csr_array
     Y: sp.csr_array
     earlier: tuple[sp.csr_array, sp.csr_array] | None
-    label_counts: npt.NDArray[np.int64]
+    label_counts: Int64
     n_rows: int
-    before: npt.NDArray[np.int64]
+    before: Int64
 
     @classmethod
     def of(
@@ -44,7 +45,7 @@ class MoreRows(NamedTuple):
         X: sp.csr_array,
         Y: sp.csr_array,
         earlier: tuple[sp.csr_array, sp.csr_array] | None,
-        label_counts: npt.NDArray[np.int64],
+        label_counts: Int64,
         n_rows: int,
     ) -> Self:
         """Count the rows of a learner that was trained on `n_rows` with these `label_counts`."""
@@ -57,15 +58,15 @@ class MoreRows(NamedTuple):
 
     @property
     def n_labels(self) -> int:
-        """Labels, the new ones included."""
+        """Number of labels, including new ones."""
         return int(self.Y.shape[1])
 
     @property
     def all_rows(self) -> tuple[sp.csr_array, sp.csr_array]:
-        """The new rows, mixed with the earlier ones where these are there.
+        """The new rows, shuffled together with the earlier ones if these are given.
 
-        Mixed, because a solver that stops after some passes may do worse where like rows stand together: full training
-        on eurlex57k with the costs of PW-cb gives P@5 67.6 with the rows of some labels at the end, 69.0 in file order.
+        A solver with few iterations may do worse on sorted rows: full training on eurlex57k with the costs of PW-cb
+        gives P@5 67.6 with the rows of some labels at the end, 69.0 in file order.
         """
         if self.earlier is None:
             return self.X, self.Y
@@ -74,9 +75,9 @@ class MoreRows(NamedTuple):
         order = np.random.default_rng(0).permutation(X.shape[0])
         return X[order], Y[order]
 
-    def changed(self, claimed: sp.csr_array) -> npt.NDArray[np.int64]:
-        """Rows that tell something new of each label: those that have it, those that `claimed` it and lack it (the
-        learner's own decisions on the new rows), and earlier ones that lost it."""
+    def changed(self, claimed: sp.csr_array) -> Int64:
+        """Count the changed rows of each label: new rows that have it, new rows that lack it but were predicted to have
+        it (`claimed`), and earlier ones that lost it."""
         padded = sp.csr_array((claimed.data, claimed.indices, claimed.indptr), shape=self.Y.shape)
         either = sp.csr_array(self.Y + padded)
         changed = np.bincount(either.indices, minlength=self.n_labels)
@@ -85,48 +86,48 @@ class MoreRows(NamedTuple):
             changed = changed + np.maximum(self.before - left, 0)
         return np.asarray(changed, np.int64)
 
-    def of_labels(self, labels: npt.NDArray[np.int32], own: bool) -> MoreRows:
-        """The same rows with some of the labels alone; only rows that have any of them if `own`."""
+    def of_labels(self, labels: Int32, own: bool) -> UpdateBatch:
+        """Return the same rows with some of the labels; if `own`, only rows that have any of them."""
         X, Y = self.X, sp.csr_array(self.Y[:, labels])
         earlier = None if self.earlier is None else (self.earlier[0], sp.csr_array(self.earlier[1][:, labels]))
         if own:
             X, Y = _labelled(X, Y)
             earlier = None if earlier is None else _labelled(*earlier)
         n_rows = self.n_rows if not own else int(X.shape[0]) + (0 if earlier is None else int(earlier[0].shape[0]))
-        return MoreRows(X, Y, earlier, self.label_counts[labels], n_rows, self.before[labels])
+        return UpdateBatch(X, Y, earlier, self.label_counts[labels], n_rows, self.before[labels])
 
 
-def shares_of(changed: npt.NDArray[np.int64], label_counts: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-    """Which share of what is known of each label is new."""
+def shares_of(changed: Int64, label_counts: Int64) -> Float64:
+    """Return the share of changed rows of each label."""
     return np.asarray(changed / np.maximum(label_counts, np.maximum(changed, 1)))
 
 
-def steps_of(shares: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
-    """How far a classifier goes from where it stands to where the new rows alone would have it, from 0 to 1.
+def steps_of(shares: Float64) -> Float32:
+    """Return the step from the old classifier towards that of the new rows alone, from 0 to 1.
 
-    All rows together would move a label with many rows by about the share that is new. Labels with few rows have
-    evidence in few directions, and follow further.
+    Training on all rows would move a label with many rows by about the share of new ones. Labels with few rows move
+    further.
     """
     return np.minimum(1.0, _BOLDNESS * shares).astype(np.float32)
 
 
-def reluctance_of(more: MoreRows) -> float:
-    """Value of the bias feature of the new rows, by which the bias moves less than other weights.
+def reluctance_of(more: UpdateBatch) -> float:
+    """Return the value of the bias feature of the new rows, by which the bias moves less than other weights.
 
-    All earlier rows have spoken on it, so it should move by about the share of the rows that is new.
+    Every earlier row contributed to the bias, so it should move by about the share of new rows.
     """
     return math.sqrt(max(more.X.shape[0] / more.n_rows, 1e-4))
 
 
-def with_stand_ins(more: MoreRows, patterns: sp.csr_array) -> tuple[sp.csr_array, sp.csr_array]:
-    """The new rows, and after them `patterns`, rows without labels that stand for those that are not there."""
+def with_stand_ins(more: UpdateBatch, patterns: sp.csr_array) -> tuple[sp.csr_array, sp.csr_array]:
+    """Return the new rows followed by `patterns`, rows without labels that replace the missing earlier ones."""
     nothing = sp.csr_array((patterns.shape[0], more.n_labels), dtype=np.float32)
     X = sp.csr_array(sp.vstack([more.X, patterns], format="csr"))
     return X, sp.csr_array(sp.vstack([more.Y, nothing], format="csr"))
 
 
 def patterns_of(weights: sp.csr_array) -> sp.csr_array:
-    """Rows that are typical of labels: what speaks for each of them in its classifier, brought to length 1."""
+    """Return a typical row per label: the positive weights of its classifier, normalised to length 1."""
     rows = sp.csr_array((np.maximum(weights.data, 0), weights.indices, weights.indptr), shape=weights.shape)
     rows.eliminate_zeros()
     lengths = np.sqrt(np.asarray(rows.multiply(rows).sum(axis=1)).ravel())

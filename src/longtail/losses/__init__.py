@@ -1,16 +1,24 @@
-"""What is minimised: one file per loss, each with its value, its gradient and its equation."""
+"""Losses, with value, gradient and the equation that defines them."""
 
 from longtail.losses.base import Loss, MarginLoss
-from longtail.losses.corrected import Corrected, Factors
-from longtail.losses.grank import GRank
+from longtail.losses.corrected import (
+    ORDERS,
+    Corrected,
+    Factors,
+    Order,
+    Rebalanced,
+    Surrogate,
+    Unbiased,
+    UnbiasedRebalanced,
+)
+from longtail.losses.grank import GRank, grank_loss
 from longtail.losses.hinge import Hinge
-from longtail.losses.logistic import Logistic
+from longtail.losses.logistic import Logistic, binary_cross_entropy
 from longtail.losses.margin_form import MarginForm, margin_form
-from longtail.losses.names import LOSSES, get_loss
-from longtail.losses.rebalanced import ORDERS, Order, Rebalanced, UnbiasedRebalanced
+from longtail.losses.ranking_margin import margin_loss
+from longtail.losses.registry import LOSSES, get_loss
+from longtail.losses.softmax import softmax_loss
 from longtail.losses.squared_hinge import SquaredHinge
-from longtail.losses.surrogate import Surrogate
-from longtail.losses.unbiased import Unbiased
 from longtail.losses.zero_one import ZeroOne
 
 __all__ = [
@@ -31,6 +39,10 @@ __all__ = [
     "Unbiased",
     "UnbiasedRebalanced",
     "ZeroOne",
+    "binary_cross_entropy",
     "get_loss",
+    "grank_loss",
     "margin_form",
+    "margin_loss",
+    "softmax_loss",
 ]

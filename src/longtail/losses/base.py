@@ -1,4 +1,4 @@
-"""What every loss answers: its parts for true and false labels, and the weighted total over rows."""
+"""Base classes of the losses."""
 
 from __future__ import annotations
 
@@ -13,48 +13,41 @@ from longtail.errors import InputError
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 
+WWW_2021 = (
+    "Qaraei, Schultheis, Gupta, Babbar: Convex Surrogates for Unbiased Loss Functions in Extreme Classification With "
+    "Missing Labels. WWW 2021"
+)
+
 
 class Loss(BaseEstimator, ABC):
     """A loss of one score of one label: `positive` where the label is recorded, `negative` where it is not.
 
-    All methods take numbers or arrays of any shape and work on each entry, in float64. They are the definition that
-    kernels are tested against, not the kernels themselves.
+    All methods take numbers or arrays of any shape and work elementwise in float64. They are the reference that
+    kernels are tested against.
 
     Attributes
     ----------
     name : str
-        What it is called; `get_loss` finds the losses of table 1 by it.
+        Name; `get_loss` finds the losses of table 1 by it.
     citation : str
-        The paper it is taken from, and the place.
+        The paper that defines it.
+    equations : str
+        Where Qaraei et al. 2021 define it: equations, table or section; empty if they don't.
+    convex : bool
+        Whether both parts are convex in the score.
+    lower_bounded, upper_bounded : bool
+        Whether both parts are bounded below, or above.
+    linear_difference : bool
+        Whether `positive` minus `negative` is linear.
     """
 
     name: ClassVar[str]
     citation: ClassVar[str]
-
-    @property
-    def equations(self) -> str:
-        """Where Qaraei et al. 2021 define it: numbers of equations, or a table or section; empty if nowhere."""
-        return ""
-
-    @property
-    def convex(self) -> bool:
-        """Whether both parts are convex in the score; False unless a loss says otherwise."""
-        return False
-
-    @property
-    def lower_bounded(self) -> bool:
-        """Whether neither part falls below every number; False unless a loss says otherwise."""
-        return False
-
-    @property
-    def upper_bounded(self) -> bool:
-        """Whether neither part rises above every number; False unless a loss says otherwise."""
-        return False
-
-    @property
-    def linear_difference(self) -> bool:
-        """Whether `positive` less `negative` is a straight line; False unless a loss says otherwise."""
-        return False
+    equations: str = ""
+    convex: bool = False
+    lower_bounded: bool = False
+    upper_bounded: bool = False
+    linear_difference: bool = False
 
     @abstractmethod
     def positive(self, score: npt.ArrayLike) -> Floats:
@@ -79,7 +72,7 @@ class Loss(BaseEstimator, ABC):
         positive_cost: npt.ArrayLike = 1.0,
         negative_cost: npt.ArrayLike = 1.0,
     ) -> float:
-        """Total loss: each entry's part times its cost, added up.
+        """Sum of the loss of each entry times its cost.
 
         With a constant before each cost this is the second and third term of equation 22 (squared hinge) and, for the
         logistic loss, equation 23 of Qaraei et al. 2021.
@@ -118,20 +111,20 @@ class Loss(BaseEstimator, ABC):
 
 
 class MarginLoss(Loss):
-    """A convex, non-negative loss that depends on the margin z alone: the score where recorded, minus it elsewhere.
+    """A convex, non-negative loss of the margin z: the score where the label is recorded, minus the score elsewhere.
 
     Attributes
     ----------
     lipschitz : float
         Largest absolute `gradient`; infinite if there is none.
     smoothness : float
-        Largest `curvature`, the constant a gradient step is bounded by; infinite if the gradient jumps.
+        Largest `curvature`: the Lipschitz constant of the gradient; infinite if the gradient jumps.
     zero_margin : float
-        From this margin on, loss and gradient are exactly 0; infinite if they never are.
+        Loss and gradient are exactly 0 from this margin on; infinite if they never are.
     dual_bound : float
-        Upper end of the dual variable's range, in units of the cost.
+        Upper bound of the dual variable, in units of the cost.
     surrogate_scale : float
-        The factor that makes it a tight upper bound of the 0-1 loss: scaled by it, the loss at z = 0 is 1.
+        Factor that makes it a tight upper bound of the 0-1 loss: the scaled loss is 1 at z = 0.
     """
 
     lipschitz: ClassVar[float]
@@ -140,15 +133,7 @@ class MarginLoss(Loss):
     dual_bound: ClassVar[float]
     surrogate_scale: ClassVar[float]
 
-    @property
-    def convex(self) -> bool:
-        """True."""
-        return True
-
-    @property
-    def lower_bounded(self) -> bool:
-        """True: it is never below 0."""
-        return True
+    convex = lower_bounded = True
 
     @abstractmethod
     def value(self, margin: npt.ArrayLike) -> Floats:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -10,13 +10,18 @@ from sklearn.base import BaseEstimator
 
 from longtail.losses.base import Floats
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
+_EMPTY = -1e30  # adds nothing to a sum of exponentials
+
 
 class GRank(BaseEstimator):
     """The group-wise ranking loss, ln(1 + sum over negatives of e^s times sum over positives of c e^-s).
 
-    Unlike the other losses it looks at all labels of a row at once. The smallest true score should be above the
-    largest of the others; both maxima are softened. The gradients of the two groups add up to the same but for the
-    sign, so that many negatives weigh no more than few positives.
+    Equation 4 of the paper. Unlike the other losses it depends on all labels of a row together: the smallest true score
+    should exceed the largest of the others, with soft maxima. The gradients of the two groups have the same sum but for
+    the sign, so many negatives weigh no more than few positives.
 
     Examples
     --------
@@ -53,6 +58,28 @@ class GRank(BaseEstimator):
         pull = np.exp(log_product - value)[:, None]
         gradient = pull * (_shares(below) - _shares(above))
         return value, gradient
+
+
+def grank_loss(scores: Tensor, truth: Tensor, counted: Tensor | None = None, costs: Tensor | None = None) -> Tensor:
+    """Return the loss of each row, in torch; sums stay logarithms, so that no exponential overflows.
+
+    Parameters
+    ----------
+    scores, truth : Tensor, shape (rows, labels)
+        `truth` is 1 for the labels of a row and 0 for the others.
+    counted : Tensor of bool, optional
+        Which entries count; all by default.
+    costs : Tensor, optional
+        Cost of each label where it is true.
+    """
+    from torch.nn.functional import softplus
+
+    is_own = truth > 0
+    others = ~is_own if counted is None else counted & ~is_own
+    positives = -scores if costs is None else costs.log() - scores
+    below = scores.masked_fill(~others, _EMPTY).logsumexp(dim=1)
+    above = positives.masked_fill(~is_own, _EMPTY).logsumexp(dim=1)
+    return softplus(below + above)
 
 
 def _log_sum(values: Floats) -> Floats:

@@ -1,4 +1,4 @@
-"""The hinge loss: the support vector machine."""
+"""The hinge loss."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from longtail.losses.base import Floats, MarginLoss, floats
+from longtail.losses.base import WWW_2021, Floats, MarginLoss, floats
 
 
 class Hinge(MarginLoss):
-    """The hinge, max(1 - z, 0).
+    """The hinge, max(1 - z, 0), of the support vector machine.
 
     Table 1 of Qaraei et al. 2021; times a positive cost of 2/p - 1 it is the red line of its figure 2, the convex
     replacement (`Surrogate`) of the unbiased hinge of equations 9 and 11 (`Unbiased`). The kink at z = 1 gets the
@@ -26,21 +26,14 @@ class Hinge(MarginLoss):
     array([-1.,  0.,  0.])
     """
 
-    name: ClassVar[str] = "hinge"
-    citation: ClassVar[str] = (
-        "Qaraei, Schultheis, Gupta, Babbar: Convex Surrogates for Unbiased Loss Functions in Extreme Classification "
-        "With Missing Labels. WWW 2021, table 1 and figure 2."
-    )
+    name = "hinge"
+    citation = f"{WWW_2021}, table 1 and figure 2."
+    equations = "table 1"
     lipschitz: ClassVar[float] = 1.0
     smoothness: ClassVar[float] = inf
     zero_margin: ClassVar[float] = 1.0
     dual_bound: ClassVar[float] = 1.0
     surrogate_scale: ClassVar[float] = 1.0
-
-    @property
-    def equations(self) -> str:
-        """Where Qaraei et al. 2021 define it."""
-        return "table 1"
 
     def value(self, margin: npt.ArrayLike) -> Floats:
         """max(1 - z, 0)."""
@@ -51,7 +44,7 @@ class Hinge(MarginLoss):
         return np.where(floats(margin) < 1.0, -1.0, 0.0)
 
     def curvature(self, margin: npt.ArrayLike) -> Floats:
-        """0: the hinge is made of two straight lines."""
+        """0: the hinge consists of two straight lines."""
         return np.zeros_like(floats(margin))
 
     def conjugate(self, dual: npt.ArrayLike) -> Floats:

@@ -1,14 +1,17 @@
-"""The logistic loss: binary cross-entropy on scores."""
+"""The logistic loss, or binary cross-entropy: `Logistic` in numpy, the functions in torch."""
 
 from __future__ import annotations
 
 from math import inf, log
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from longtail.losses.base import Floats, MarginLoss, floats
+from longtail.losses.base import WWW_2021, Floats, MarginLoss, floats
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class Logistic(MarginLoss):
@@ -26,26 +29,15 @@ class Logistic(MarginLoss):
     array([-0.8808, -0.5   , -0.1192])
     """
 
-    name: ClassVar[str] = "logistic"
-    citation: ClassVar[str] = (
-        "Qaraei, Schultheis, Gupta, Babbar: Convex Surrogates for Unbiased Loss Functions in Extreme Classification "
-        "With Missing Labels. WWW 2021, table 1 and equations 17, 23."
-    )
+    name = "logistic"
+    citation = f"{WWW_2021}, table 1 and equations 17, 23."
+    equations = "table 1, 17"
+    linear_difference = True  # ln(1 + e^-s) - ln(1 + e^s) is -s
     lipschitz: ClassVar[float] = 1.0
     smoothness: ClassVar[float] = 0.25
     zero_margin: ClassVar[float] = inf
     dual_bound: ClassVar[float] = 1.0
     surrogate_scale: ClassVar[float] = 1.0 / log(2.0)
-
-    @property
-    def equations(self) -> str:
-        """Where Qaraei et al. 2021 define it."""
-        return "table 1, 17"
-
-    @property
-    def linear_difference(self) -> bool:
-        """True: ln(1 + e^-s) - ln(1 + e^s) is -s."""
-        return True
 
     def value(self, margin: npt.ArrayLike) -> Floats:
         """ln(1 + e^-z)."""
@@ -65,6 +57,42 @@ class Logistic(MarginLoss):
         a = floats(dual)
         inside = np.clip(a, 0.0, 1.0)
         return np.where(inside == a, _x_ln_x(inside) + _x_ln_x(1.0 - inside), inf)
+
+
+def binary_cross_entropy(scores: Tensor, truth: Tensor, costs: Tensor | float = 1.0) -> Tensor:
+    """Logistic loss of each entry, in torch: -cost log p for true labels and -log(1 - p) for the others.
+
+    Parameters
+    ----------
+    scores, truth : Tensor, shape (rows, labels)
+        Log-odds, and 1 for the labels of a row, 0 for the others.
+    costs : Tensor or float
+        Cost of each label where it is true.
+    """
+    from torch.nn.functional import softplus
+
+    plain = softplus(scores)
+    return plain + truth * ((plain - scores) * costs - plain)
+
+
+def binary_cross_entropy_sum(scores: Tensor, truth: Tensor, costs: Tensor) -> Tensor:
+    """Sum of `binary_cross_entropy` over all entries, rounded as trained embeddings depend on."""
+    from torch.nn.functional import softplus
+
+    plain = softplus(scores)
+    extra = truth * (costs - 1) * (plain - scores)
+    return (plain - truth * scores + extra).sum()
+
+
+def product_cross_entropy(gate: Tensor, inside: Tensor, truth: Tensor, costs: Tensor | float = 1.0) -> Tensor:
+    """Binary cross-entropy of a product of two probabilities, given by log-odds, computed in log space."""
+    import torch
+    from torch.nn.functional import softplus
+
+    missed = softplus(-gate) + softplus(-inside)  # -log p
+    wide = gate.expand_as(inside)
+    none = missed - torch.stack([-wide, -inside, -wide - inside]).logsumexp(dim=0)  # -log(1 - p)
+    return none + truth * (missed * costs - none)
 
 
 def _sigmoid(x: Floats) -> Floats:

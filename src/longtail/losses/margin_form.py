@@ -1,4 +1,4 @@
-"""A loss in the form that solvers take: a margin loss and a cost for recorded labels."""
+"""Losses as solvers need them: a margin loss and a cost for recorded labels."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ import numpy as np
 
 from longtail.errors import ParameterError
 from longtail.losses.base import Floats, Loss, MarginLoss, floats
-from longtail.losses.corrected import Corrected
-from longtail.losses.names import get_loss
-from longtail.losses.rebalanced import UnbiasedRebalanced
+from longtail.losses.corrected import Corrected, UnbiasedRebalanced
+from longtail.losses.registry import get_loss
 
 
 class MarginForm(NamedTuple):
-    """A margin loss, and what its part for recorded labels is multiplied by.
+    """A margin loss and the cost of recorded labels.
 
     Attributes
     ----------
@@ -28,14 +27,14 @@ class MarginForm(NamedTuple):
     positive_cost: Floats
 
     def costs(self, n_labels: int) -> Floats:
-        """Return the cost of each of so many labels, or say that the loss is for another number of them."""
+        """Return the cost of each label; a ParameterError if the loss is for another number of labels."""
         if self.positive_cost.ndim and len(self.positive_cost) != n_labels:
             raise ParameterError("number of labels of the loss", len(self.positive_cost), f"must be {n_labels}")
         return np.broadcast_to(self.positive_cost, n_labels)
 
 
 def margin_form(loss: str | Loss) -> MarginForm:
-    """Return a loss as a margin loss and a cost; refuse one that isn't, and say what to use instead.
+    """Return a loss as a margin loss and a cost; for any other, raise an error that names an alternative.
 
     `Surrogate` and `Rebalanced` of a margin loss have this form; unbiased losses have it only where p = 1.
 

@@ -1,4 +1,4 @@
-"""The squared hinge loss: the smooth support vector machine of DiSMEC."""
+"""The squared hinge loss."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from longtail.losses.base import Floats, MarginLoss, floats
+from longtail.losses.base import WWW_2021, Floats, MarginLoss, floats
 
 
 class SquaredHinge(MarginLoss):
-    """The squared hinge, max(1 - z, 0)^2.
+    """The squared hinge, max(1 - z, 0)^2, of DiSMEC.
 
     Table 1 of Qaraei et al. 2021; times a positive cost of 2/p - 1 it is equation 16, and times PW-cb's cost
     equation 21. Its dual has no upper bound, only a diagonal of 1 / (2 cost).
@@ -25,21 +25,14 @@ class SquaredHinge(MarginLoss):
     array([-4., -2.,  0.])
     """
 
-    name: ClassVar[str] = "squared-hinge"
-    citation: ClassVar[str] = (
-        "Qaraei, Schultheis, Gupta, Babbar: Convex Surrogates for Unbiased Loss Functions in Extreme Classification "
-        "With Missing Labels. WWW 2021, table 1 and equations 16, 21, 22."
-    )
+    name = "squared-hinge"
+    citation = f"{WWW_2021}, table 1 and equations 16, 21, 22."
+    equations = "table 1"
     lipschitz: ClassVar[float] = inf
     smoothness: ClassVar[float] = 2.0
     zero_margin: ClassVar[float] = 1.0
     dual_bound: ClassVar[float] = inf
     surrogate_scale: ClassVar[float] = 1.0
-
-    @property
-    def equations(self) -> str:
-        """Where Qaraei et al. 2021 define it."""
-        return "table 1"
 
     def value(self, margin: npt.ArrayLike) -> Floats:
         """max(1 - z, 0)^2."""

@@ -1,11 +1,9 @@
-"""What is measured: ranking metrics, plain and propensity-scored, by frequency and label, with intervals and tests."""
+"""Metrics: ranking metrics, plain and propensity-scored, by frequency and label, with intervals and tests."""
 
-from longtail.metrics.bounds import concentration_bound
 from longtail.metrics.calibration import CalibrationCurve, calibration_curve, calibration_error
 from longtail.metrics.comparison import Comparison, Difference, adjust, compare
-from longtail.metrics.estimators import ESTIMATORS, unbiased_estimate, unbiased_rows
-from longtail.metrics.evaluation import by_frequency, evaluate, per_label
-from longtail.metrics.evaluator import Evaluator
+from longtail.metrics.estimators import ESTIMATORS, concentration_bound, unbiased_estimate, unbiased_rows
+from longtail.metrics.evaluation import Evaluator, by_frequency, evaluate, per_label
 from longtail.metrics.frequency import FrequencyBin, FrequencyTable, frequency_bins
 from longtail.metrics.intervals import Interval, bootstrap, bootstrap_by_frequency
 from longtail.metrics.labels import LabelScores

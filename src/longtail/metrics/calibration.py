@@ -1,4 +1,4 @@
-"""Whether scores are probabilities: how often a prediction with such a score is right."""
+"""Calibration of probabilities: how often predictions with a given score are true."""
 
 from __future__ import annotations
 
@@ -6,24 +6,23 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from longtail.engine.topk import TopK
-from longtail.errors import InputError, ParameterError
-from longtail.metrics.evaluation import with_labels
-from longtail.metrics.kernels import judge
-from longtail.metrics.ranking import first_places
+from longtail.errors import InputError
+from longtail.kernels.types import Float64, Int64
+from longtail.metrics.ranking import are_true, first_places, with_labels
 from longtail.metrics.scores import text_table
+from longtail.topk import TopK
+from longtail.validation import Integer, check
 
 
 @dataclass(frozen=True, eq=False)
 class CalibrationCurve:
-    """Predictions by their score: what was promised and what came true; printing shows a table.
+    """Mean score and share of true predictions per bin of scores (a reliability diagram); printing shows a table.
 
     Parameters
     ----------
     edges : ndarray of float64, shape (bins + 1,)
-        Where bins of scores begin and end; a score on an edge belongs to the bin above, 1 to the last.
+        Edges of the bins; a score on an edge belongs to the bin above, 1 to the last.
     predicted : ndarray of float64, shape (bins,)
         Mean score of the predictions in each bin, in percent; NaN for an empty bin.
     observed : ndarray of float64, shape (bins,)
@@ -32,14 +31,14 @@ class CalibrationCurve:
         Predictions in each bin.
     """
 
-    edges: npt.NDArray[np.float64]
-    predicted: npt.NDArray[np.float64]
-    observed: npt.NDArray[np.float64]
-    count: npt.NDArray[np.int64]
+    edges: Float64
+    predicted: Float64
+    observed: Float64
+    count: Int64
 
     @property
     def error(self) -> float:
-        """Mean distance between promised and true share over all predictions, in percent: the ECE."""
+        """Mean distance between score and share of true predictions, in percent: the ECE."""
         filled = self.count > 0
         if not filled.any():
             return 0.0
@@ -47,7 +46,7 @@ class CalibrationCurve:
         return float(np.average(distance, weights=self.count[filled]))
 
     def table(self) -> str:
-        """Lay the bins that hold predictions out as text."""
+        """Return the bins that hold predictions as text."""
         cells = [["score", "predictions", "mean score", "true"]]
         for index in np.flatnonzero(self.count):
             span = f"{self.edges[index]:.2f}-{self.edges[index + 1]:.2f}"
@@ -59,7 +58,7 @@ class CalibrationCurve:
 
 
 def calibration_curve(top: TopK, Y: Any, k: int = 5, bins: int = 15) -> CalibrationCurve:
-    """Compare the scores of predictions, read as probabilities, with how often they are right.
+    """Compare the scores of predictions, taken as probabilities, with the share that is true.
 
     Parameters
     ----------
@@ -68,7 +67,7 @@ def calibration_curve(top: TopK, Y: Any, k: int = 5, bins: int = 15) -> Calibrat
     Y : matrix, shape (n, n_labels)
         True labels. Where only recorded labels are known, probabilities are those of being recorded.
     k : int
-        Places that count.
+        Cutoff.
     bins : int
         Bins of equal width between 0 and 1.
 
@@ -85,19 +84,17 @@ def calibration_curve(top: TopK, Y: Any, k: int = 5, bins: int = 15) -> Calibrat
     0.00-0.50            2       20.00  50.00
     0.50-1.00            2       85.00  50.00
     """
-    for name, value in (("k", k), ("bins", bins)):
-        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-            raise ParameterError(name, value, "must be a whole number of at least 1")
+    check("k", k, Integer(1))
+    check("bins", bins, Integer(1))
     if not isinstance(top, TopK):
         raise InputError("Calibration needs scores: give a TopK instead of label ids alone.")
     truth = with_labels(Y)
     if len(top) != truth.shape[0]:
         raise InputError(f"The ranking has {len(top)} rows and Y has {truth.shape[0]}: they must be the same rows.")
     labels = first_places(top, min(k, top.k), truth.shape[1])
-    hits = np.empty(labels.shape[::-1], np.uint8)
-    judge(labels, truth.indptr.astype(np.int64), truth.indices, np.empty(0), hits, np.empty((0, 0)))
     predicted = top.labels[:, : labels.shape[1]] >= 0
-    scores, hit = top.scores[:, : labels.shape[1]][predicted].astype(np.float64), hits.T[predicted]
+    scores = top.scores[:, : labels.shape[1]][predicted].astype(np.float64)
+    hit = are_true(labels, truth)[predicted]
     if not ((scores >= 0) & (scores <= 1)).all():
         raise InputError("Scores must lie between 0 and 1 to be read as probabilities: calibrate the model first.")
     edges = np.linspace(0.0, 1.0, bins + 1)
@@ -112,7 +109,7 @@ def calibration_curve(top: TopK, Y: Any, k: int = 5, bins: int = 15) -> Calibrat
 def calibration_error(top: TopK, Y: Any, k: int = 5, bins: int = 15) -> float:
     """Expected calibration error ECE@k, in percent: 0 where a score of 0.3 is right in 30 % of the cases.
 
-    The predictions of the first k places are put into bins of equal width by their score; the distances between mean
+    The first k predictions of each row are put into bins of equal width by their score; the distances between mean
     score and share of true labels are averaged, each bin weighted by its predictions.
 
     Parameters

@@ -1,4 +1,4 @@
-"""Two rankings of the same rows compared: differences, their intervals, and p-values."""
+"""Comparison of two rankings of the same rows: differences, their intervals and p-values."""
 
 from __future__ import annotations
 
@@ -9,18 +9,22 @@ from typing import Any, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
-from longtail.engine.topk import TopK
+from longtail.config import own_jobs
 from longtail.errors import InputError, ParameterError
-from longtail.metrics.evaluation import with_labels
-from longtail.metrics.evaluator import Evaluator
-from longtail.metrics.resampling import OVER_LABELS, Resampler, check_count, check_drawings, ends, resample
+from longtail.kernels.types import Float64
+from longtail.metrics.evaluation import Evaluator
+from longtail.metrics.ranking import with_labels
+from longtail.metrics.resampling import Resampler, check_resampling, interval, resample
 from longtail.metrics.scores import shown, text_table
 from longtail.metrics.swapping import Swapper, swap_rows
+from longtail.topk import TopK
+from longtail.validation import Integer, OneOf, check
 
 Correction = Literal["holm", "benjamini-hochberg", "none"]
+_CORRECTION = OneOf(*get_args(Correction))
 
 _ROUNDING = 1e-10
-"""Share of a metric by which equal differences may seem to differ, because sums were added up in another order."""
+"""Relative rounding error by which equal differences may differ, because sums were computed in another order."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +40,7 @@ class Difference:
     low, high : float
         Ends of the interval around the difference.
     p_value : float
-        Chance, between 0 and 1, of a difference at least as large if it didn't matter which ranking a row came from.
+        Probability of a difference at least as large under the null hypothesis that the rankings are exchangeable.
     adjusted : float
         The p-value adjusted for the number of metrics compared.
     """
@@ -51,22 +55,22 @@ class Difference:
 
 
 class Comparison(Mapping[str, Difference]):
-    """Two rankings compared: a `Difference` by metric, such as ``comparison["PSP@5"]``; printing shows a table.
+    """Comparison of two rankings: a `Difference` by metric, such as ``comparison["PSP@5"]``; printing shows a table.
 
     Parameters
     ----------
     differences : mapping of str to Difference
         By ``name@k``.
     n_rows : int
-        Rows that were compared.
+        Number of rows.
     level : float
         Level of the intervals.
     correction : str
         How p-values were adjusted.
     permutations : int
-        Sets of swapped rows that the p-values come from.
+        Number of permutations behind the p-values.
     exact : bool
-        Whether these were all there are.
+        Whether these were all possible permutations.
 
     Examples
     --------
@@ -104,7 +108,7 @@ class Comparison(Mapping[str, Difference]):
         return len(self._differences)
 
     def table(self) -> str:
-        """Lay the differences out as text: a line for each metric."""
+        """Return the differences as text: a line per metric."""
         cells = [["", "a", "b", "b - a", "low", "high", "p", "adjusted"]]
         for name, item in self.items():
             percents = (item.a, item.b, item.difference, item.low, item.high)
@@ -131,34 +135,33 @@ def compare(
     permutations: int = 10000,
     level: float = 0.95,
     correction: Correction = "holm",
-    seed: int = 0,
-    threads: int | None = None,
+    random_state: int = 0,
+    n_jobs: int | None = None,
     metrics: Iterable[str] | None = None,
 ) -> Comparison:
     """Compare two rankings of the same rows, metric by metric.
 
-    The interval of a difference comes from the drawings that `bootstrap` makes, both rankings on the same drawn rows.
-    The p-value comes from a paired randomisation test: were the two systems alike, it wouldn't matter which of them had
-    given a row's ranking, so the rankings of rows chosen by coin are swapped and every metric is computed anew,
-    numerators and denominators, and counts of labels too. The p-value is the share of ``permutations`` such swaps, the
-    observed rankings included, whose difference is at least as large in size. Where there are no more sets of swaps
-    than that, all of them are taken and the p-value is exact.
+    The interval of a difference comes from the resamples of `bootstrap`, the same rows for both rankings. The p-value
+    comes from a paired randomisation test: under the null hypothesis the two rankings of a row are exchangeable, so the
+    rankings of random rows are swapped and every metric is computed again. The p-value is the share of `permutations`,
+    the observed rankings included, whose absolute difference is at least as large. Where no more permutations exist,
+    all of them are used and the p-value is exact.
 
     Parameters
     ----------
-    top_a, top_b : TopK or array of int, shape (n, places)
+    top_a, top_b : TopK or array of int, shape (n, ranks)
         The rankings; see `evaluate`.
     Y, inverse_propensity, ks
         As for `evaluate`.
-    resamples, level, seed, threads
+    resamples, level, random_state, n_jobs
         As for `bootstrap`.
     permutations : int
-        Sets of swaps.
+        Number of permutations.
     correction : {"holm", "benjamini-hochberg", "none"}
         How p-values are adjusted for the number of metrics; see `adjust`.
     metrics : iterable of str, optional
-        What is compared and counted in the correction, such as ``["P@1", "PSP@5"]``; by default all that `evaluate`
-        gives. Choose before looking at results.
+        Metrics to compare and to correct for, such as ``["P@1", "PSP@5"]``; by default all of `evaluate`. Choose them
+        before looking at results.
 
     Returns
     -------
@@ -174,9 +177,9 @@ def compare(
     P@1        16.67  100.00  83.33  50.00  100.00  0.0625    0.1250
     microF1@1  13.33   80.00  66.67  42.86   85.71  0.0625    0.1250
     """
-    check_drawings(resamples, level, seed)
-    check_count("permutations", permutations)
-    _check_correction("correction", correction)
+    check_resampling(resamples, level, random_state)
+    check("permutations", permutations, Integer(1))
+    check("correction", correction, _CORRECTION)
     truth = with_labels(Y)
     places = tuple(ks) if isinstance(ks, Iterable) else ks
     sides = []
@@ -185,46 +188,35 @@ def compare(
         sides.append(Resampler(top, truth, evaluator))
     a, b = sides
     chosen = _chosen(metrics, list(a.scores))
-    drawn = resample(
-        lambda weights, parts: b.metrics(weights, parts) - a.metrics(weights, parts),
-        a.n_rows,
-        resamples,
-        seed=seed,
-        threads=threads,
-    )
-    swapped, exact = swap_rows(Swapper(a, b), permutations, seed=seed, threads=threads)
+    with own_jobs(n_jobs):
+        drawn = resample(lambda *lanes: b.metrics(*lanes) - a.metrics(*lanes), a.n_rows, resamples, seed=random_state)
+        swapped, exact = swap_rows(Swapper(a, b), permutations, seed=random_state)
     scores_a, scores_b = a.scores, b.scores
     found = {name: (drawn[index], swapped[index]) for index, name in enumerate(a.keys)}
     p_values = [_p_value(scores_a[name], scores_b[name], found[name][1], exact) for name in chosen]
     compared = {}
     for name, p_value, adjusted in zip(chosen, p_values, adjust(p_values, correction).tolist(), strict=True):
         difference = scores_b[name] - scores_a[name]
-        low, high = ends(difference, found[name][0], level, parts=name.partition("@")[0] in OVER_LABELS)
+        low, high = interval(name, difference, found[name][0], level)
         if a.n_rows < 2 and not np.isnan(difference):
-            low, high = -100.0, 100.0  # one row says nothing of others
+            low, high = -100.0, 100.0  # a single row has no variance to estimate
         compared[name] = Difference(scores_a[name], scores_b[name], difference, low, high, p_value, adjusted)
     return Comparison(
-        compared,
-        n_rows=a.n_rows,
-        level=level,
-        correction=correction,
-        permutations=swapped.shape[1],
-        exact=exact,
+        compared, n_rows=a.n_rows, level=level, correction=correction, permutations=swapped.shape[1], exact=exact
     )
 
 
-def adjust(p_values: npt.ArrayLike, method: Correction = "holm") -> npt.NDArray[np.float64]:
+def adjust(p_values: npt.ArrayLike, method: Correction = "holm") -> Float64:
     """Adjust p-values for the number of comparisons.
 
     Parameters
     ----------
     p_values : array of float
-        One a comparison, of several metrics or several models.
+        One per comparison, of several metrics or several models.
     method : {"holm", "benjamini-hochberg", "none"}
-        - ``"holm"``: the chance that any comparison without a true difference falls below alpha is at most alpha
-          (family-wise error), whatever the dependence between comparisons.
-        - ``"benjamini-hochberg"``: of the comparisons below alpha, at most a share alpha is expected to be without a
-          true difference (false discovery rate), for comparisons that are independent or positively dependent.
+        - ``"holm"``: controls the family-wise error rate under any dependence between comparisons.
+        - ``"benjamini-hochberg"``: controls the false discovery rate of independent or positively dependent
+          comparisons.
         - ``"none"``: as they are.
 
     Returns
@@ -239,7 +231,7 @@ def adjust(p_values: npt.ArrayLike, method: Correction = "holm") -> npt.NDArray[
     >>> adjust([0.01, 0.04, 0.03], "benjamini-hochberg")
     array([0.03, 0.04, 0.04])
     """
-    _check_correction("method", method)
+    check("method", method, _CORRECTION)
     p = np.array(p_values, np.float64)
     if p.ndim != 1 or not ((p >= 0) & (p <= 1)).all():
         raise InputError("p-values must be a list of numbers between 0 and 1.")
@@ -255,15 +247,10 @@ def adjust(p_values: npt.ArrayLike, method: Correction = "holm") -> npt.NDArray[
     return p
 
 
-def _p_value(a: float, b: float, swapped: npt.NDArray[np.float64], exact: bool) -> float:
-    """Share of swaps whose difference is as large as the observed one, which counts as one more unless it is there."""
+def _p_value(a: float, b: float, swapped: Float64, exact: bool) -> float:
+    """Share of permutations with a difference as large as the observed one, which is counted unless it is included."""
     as_large = int((np.abs(swapped) >= abs(b - a) - _ROUNDING * max(a, b)).sum())
     return as_large / len(swapped) if exact else (as_large + 1) / (len(swapped) + 1)
-
-
-def _check_correction(name: str, method: str) -> None:
-    if method not in get_args(Correction):
-        raise ParameterError(name, method, 'must be "holm", "benjamini-hochberg" or "none"')
 
 
 def _chosen(metrics: Iterable[str] | None, keys: list[str]) -> list[str]:

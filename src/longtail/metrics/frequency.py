@@ -1,16 +1,17 @@
-"""Results by label frequency: head, torso and tail, deciles, or bins of one's own."""
+"""Results by label frequency: head, torso and tail, deciles, or custom bins."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal, overload
+from typing import Any, Literal, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from longtail.errors import InputError, ParameterError
+from longtail.kernels.types import Int64
 from longtail.metrics.scores import text_table
 
 Bins = Literal["head-torso-tail", "deciles"] | Sequence[int]
@@ -20,7 +21,7 @@ HEAD_SHARE, TORSO_SHARE = 0.5, 0.9
 
 @dataclass(frozen=True)
 class FrequencyBin:
-    """The labels of one frequency bin and how they fare.
+    """Results of the labels in one frequency bin.
 
     Parameters
     ----------
@@ -33,10 +34,9 @@ class FrequencyBin:
     n_true : int
         True labels of the test rows that belong to the bin.
     scores : mapping of str to float
-        In percent at each k: ``P@k`` and ``PSP@k`` are the bin's share of the whole, so that they add up to it over the
-        bins; ``recall@k`` is the share of the bin's true labels that stand in the first k places, over all rows
-        together; ``C@k`` is coverage among the bin's labels. The last two are NaN where no row has a label
-        of the bin.
+        In percent at each k: ``P@k`` and ``PSP@k`` are the bin's contribution, so that they add up to the metric over
+        the bins; ``recall@k`` is the share of the bin's true labels that are ranked among the first k, over all rows
+        together; ``C@k`` is coverage among the bin's labels. The last two are NaN where no row has a label of the bin.
     """
 
     name: str
@@ -66,24 +66,31 @@ class FrequencyTable(Sequence[FrequencyBin]):
         return iter(self._bins)
 
     def table(self) -> str:
-        """Lay the bins out as text: a line for each bin, a column for each metric."""
+        """Return the bins as text: a line per bin, a column per metric."""
         keys = list(self._bins[0].scores)
         cells = [["", "labels", "training rows", "true", *keys]]
         for item in self:
-            low, high = item.counts
-            rows = "" if not item.n_labels else str(low) if low == high else f"{low}-{high}"
             values = ("" if np.isnan(item.scores[key]) else f"{item.scores[key]:.2f}" for key in keys)
-            cells.append([item.name, str(item.n_labels), rows, str(item.n_true), *values])
+            cells.append([item.name, str(item.n_labels), shown_counts(item), str(item.n_true), *values])
         return text_table(cells)
 
     def __repr__(self) -> str:
         return f"Scores by label frequency, in percent\n{self.table()}"
 
 
-def frequency_bins(
-    label_counts: npt.ArrayLike, bins: Bins = "head-torso-tail"
-) -> tuple[npt.NDArray[np.int64], list[str]]:
-    """Put every label into one bin by its training count.
+def count_range(counts: npt.NDArray[np.integer]) -> tuple[int, tuple[int, int]]:
+    """Return the number of labels in a bin, and their smallest and largest training count; (0, 0) for an empty bin."""
+    return len(counts), (int(counts.min()), int(counts.max())) if len(counts) else (0, 0)
+
+
+def shown_counts(item: FrequencyBin | Any) -> str:
+    """Return the range of training counts of a bin as text."""
+    low, high = item.counts
+    return "" if not item.n_labels else str(low) if low == high else f"{low}-{high}"
+
+
+def frequency_bins(label_counts: npt.ArrayLike, bins: Bins = "head-torso-tail") -> tuple[Int64, list[str]]:
+    """Assign every label to a bin by its training count.
 
     Parameters
     ----------
@@ -92,10 +99,10 @@ def frequency_bins(
     bins : {"head-torso-tail", "deciles"} or increasing sequence of int
         - ``"head-torso-tail"``: a label is in the head if the labels more frequent than it hold less than half of all
           label assignments of the training rows, else in the torso if they hold less than 90 %, else in the tail.
-          Labels of equal frequency are never parted, and unseen labels are in the tail.
+          Labels of equal frequency are in the same bin, and unseen labels are in the tail.
         - ``"deciles"``: ten groups of equal numbers of labels (to within one), decile 1 with the most frequent; labels
-          of equal frequency go by label id.
-        - numbers: the least training counts of the bins above the lowest, so ``[1, 6]`` parts labels into those with 6
+          of equal frequency are ordered by label id.
+        - integers: the smallest training counts of the bins above the lowest, so ``[1, 6]`` gives bins of labels with 6
           or more training rows, 1 to 5, and none.
 
     Returns
@@ -113,7 +120,7 @@ def frequency_bins(
     """
     counts = np.asarray(label_counts)
     if counts.ndim != 1 or counts.dtype.kind not in "iu" or (counts.size and counts.min() < 0):
-        raise InputError("label_counts must be one whole number of training rows for each label.")
+        raise InputError("label_counts must be one integer, the number of training rows, for each label.")
     counts = counts.astype(np.int64)
     if isinstance(bins, str):
         if bins == "head-torso-tail":
@@ -132,11 +139,11 @@ def frequency_bins(
     return len(edges) - np.digitize(counts, edges), [f"{lowest[-1]} or more", *reversed(names)]
 
 
-def _by_share(counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def _by_share(counts: Int64) -> Int64:
     levels, level = np.unique(counts, return_inverse=True)
     held = levels * np.bincount(level, minlength=len(levels))
     above = held.sum() - np.cumsum(held)
-    bins: npt.NDArray[np.int64] = np.zeros(len(levels), np.int64)
+    bins: Int64 = np.zeros(len(levels), np.int64)
     for share in (HEAD_SHARE, TORSO_SHARE):
         bins += above >= share * held.sum()
     return bins[level]

@@ -1,4 +1,4 @@
-"""How sure a result is: intervals from resampled rows."""
+"""Bootstrap intervals of metrics."""
 
 from __future__ import annotations
 
@@ -9,22 +9,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from longtail.engine.topk import TopK
-from longtail.metrics.evaluation import with_labels
-from longtail.metrics.evaluator import Evaluator
+from longtail.config import own_jobs
+from longtail.kernels.types import Float64, UInt8
+from longtail.metrics.evaluation import Evaluator
 from longtail.metrics.frequency import Bins, frequency_bins
 from longtail.metrics.labels import percent
+from longtail.metrics.ranking import with_labels
 from longtail.metrics.resample_kernels import LANES, weighted_sums
-from longtail.metrics.resampling import (
-    OVER_LABELS,
-    Matrix,
-    Resampler,
-    Weights,
-    check_drawings,
-    ends,
-    percent_of,
-    resample,
-)
+from longtail.metrics.resampling import Resampler, check_resampling, interval, percent_of, resample
+from longtail.topk import TopK
 
 
 @dataclass(frozen=True)
@@ -34,7 +27,7 @@ class Interval:
     Parameters
     ----------
     value : float
-        Of all rows.
+        On all rows.
     low, high : float
         Ends of the interval.
 
@@ -57,31 +50,30 @@ def bootstrap(
     ks: Iterable[int] = (1, 3, 5),
     resamples: int = 1000,
     level: float = 0.95,
-    seed: int = 0,
-    threads: int | None = None,
+    random_state: int = 0,
+    n_jobs: int | None = None,
 ) -> dict[str, Interval]:
-    """Give every metric of `evaluate` with an interval from resampled rows.
+    """Return every metric of `evaluate` with a bootstrap interval.
 
-    The interval says how far the value might move with other test rows of the same kind. It knows nothing of other
-    training rows, of wrong propensities or of labels that were never recorded.
+    The interval reflects the variation over test rows only, not that over training rows, wrong propensities or missing
+    labels.
 
-    Metrics that are ratios of sums over rows (all but the two below) get the percentiles of drawings with replacement,
-    of as many rows as there are. Coverage ``C`` and ``macroF1`` are means over labels, and labels with few rows vanish
-    from such drawings; they get the percentiles of parts without replacement, three quarters of the rows each, scaled
-    and centred on the value. The interval of a single row is 0 to 100: it says nothing of others.
+    Metrics that are ratios of sums over rows (all but the two below) get the percentiles of bootstrap resamples.
+    Coverage ``C`` and ``macroF1`` are means over labels, and labels with few rows vanish from bootstrap resamples; they
+    get the percentiles of subsamples without replacement, three quarters of the rows each, scaled and centred on the
+    value. The interval of a single row is 0 to 100.
 
     Parameters
     ----------
     top, Y, inverse_propensity, ks
         As for `evaluate`.
     resamples : int
-        Drawings.
+        Number of resamples.
     level : float
-        Share of the drawings that lies inside the interval.
-    seed : int
-        Seed of the drawings; the same seed gives the same intervals, whatever the number of threads.
-    threads : int, optional
-        Threads, all cores by default.
+        Share of the resamples inside the interval.
+    random_state : int
+        Seed; it determines the intervals, whatever the number of threads.
+    n_jobs : int, optional
 
     Returns
     -------
@@ -94,11 +86,12 @@ def bootstrap(
     >>> bootstrap(ranking, Y, ks=[1])["P@1"]
     Interval(value=75.0, low=62.5, high=87.5)
     """
-    check_drawings(resamples, level, seed)
+    check_resampling(resamples, level, random_state)
     truth = with_labels(Y)
     evaluator = Evaluator(truth.shape[1], inverse_propensity=inverse_propensity, ks=ks).update(top, truth)
     resampler = Resampler(top, truth, evaluator)
-    drawn = resample(resampler.metrics, resampler.n_rows, resamples, seed=seed, threads=threads)
+    with own_jobs(n_jobs):
+        drawn = resample(resampler.metrics, resampler.n_rows, resamples, seed=random_state)
     return _intervals(resampler.scores, dict(zip(resampler.keys, drawn, strict=True)), level, resampler.n_rows)
 
 
@@ -112,16 +105,16 @@ def bootstrap_by_frequency(
     bins: Bins = "head-torso-tail",
     resamples: int = 1000,
     level: float = 0.95,
-    seed: int = 0,
-    threads: int | None = None,
+    random_state: int = 0,
+    n_jobs: int | None = None,
 ) -> dict[str, dict[str, Interval]]:
-    """Give every score of `by_frequency` with an interval from resampled rows.
+    """Return every score of `by_frequency` with a bootstrap interval.
 
     Parameters
     ----------
     top, Y, label_counts, inverse_propensity, ks, bins
         As for `by_frequency`.
-    resamples, level, seed, threads
+    resamples, level, random_state, n_jobs
         As for `bootstrap`.
 
     Returns
@@ -136,7 +129,7 @@ def bootstrap_by_frequency(
     >>> bootstrap_by_frequency(ranking, Y, [30, 10], ks=[1], bins=[20])["20 or more"]["P@1"]
     Interval(value=75.0, low=62.5, high=87.5)
     """
-    check_drawings(resamples, level, seed)
+    check_resampling(resamples, level, random_state)
     truth = with_labels(Y)
     evaluator = Evaluator(truth.shape[1], inverse_propensity=inverse_propensity, ks=ks).update(top, truth)
     table = evaluator.by_frequency(label_counts, bins)
@@ -145,7 +138,7 @@ def bootstrap_by_frequency(
     places = np.array(evaluator.ks)[:, None] * float(evaluator.n_rows)
     best = resampler.table.denominators("PSP") if evaluator.inverse_propensity is not None else None
 
-    def score(weights: Weights, parts: Weights) -> Matrix:
+    def score(weights: UInt8, parts: UInt8) -> Float64:
         true, hits, gains = resampler.label_hits(weights, group, len(table))
         possible, found, _, _ = resampler.label_means(parts, group, len(table))
         columns = [percent(hits, places)]
@@ -156,7 +149,8 @@ def bootstrap_by_frequency(
         columns += [percent(hits, true[:, None]), percent(found, possible[:, None])]
         return np.concatenate(columns, axis=1)
 
-    drawn = resample(score, resampler.n_rows, resamples, seed=seed, threads=threads)
+    with own_jobs(n_jobs):
+        drawn = resample(score, resampler.n_rows, resamples, seed=random_state)
     return {
         item.name: _intervals(item.scores, dict(zip(item.scores, of_bin, strict=True)), level, resampler.n_rows)
         for item, of_bin in zip(table, drawn, strict=True)
@@ -164,12 +158,12 @@ def bootstrap_by_frequency(
 
 
 def _intervals(
-    values: Mapping[str, float], drawn: Mapping[str, Matrix], level: float, n_rows: int
+    values: Mapping[str, float], drawn: Mapping[str, Float64], level: float, n_rows: int
 ) -> dict[str, Interval]:
-    """Put an interval around each value; percentages end at 0 and 100, and one row says nothing of others."""
+    """Return an interval around each value, within 0 and 100, and all of that for a single row."""
     intervals = {}
     for name, value in values.items():
-        pair = ends(value, drawn[name], level, parts=name.partition("@")[0] in OVER_LABELS)
+        pair = interval(name, value, drawn[name], level)
         pair = pair if n_rows > 1 or np.isnan(value) else (0.0, 100.0)
         intervals[name] = Interval(value, *np.clip(pair, 0.0, 100.0).tolist())
     return intervals

@@ -1,20 +1,14 @@
 """Loops over judged predictions: arrays in, arrays filled, one thread.
 
-Matrices of places by rows are place-major, so that running sums over the places go along contiguous rows.
+Matrices of ranks by rows are stored rank by rank, so that running sums over the ranks read contiguous rows.
 """
 
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-from longtail.engine.jit import kernel
-
-Int32 = npt.NDArray[np.int32]
-Int64 = npt.NDArray[np.int64]
-UInt8 = npt.NDArray[np.uint8]
-Float32 = npt.NDArray[np.float32]
-Float64 = npt.NDArray[np.float64]
+from longtail.kernels.jit import kernel
+from longtail.kernels.types import Float32, Float64, Int32, Int64, UInt8
 
 
 @kernel
@@ -80,7 +74,7 @@ def best_gains(indptr: Int64, indices: Int32, weights: Float64, best: Float64) -
 
 @kernel
 def two_sum(total: float, rest: float, value: float) -> tuple[float, float]:
-    """Add a value to a total and what rounding took from it to the rest."""
+    """Return total plus value, and the rest plus the rounding error of that sum."""
     after = total + value
     added = after - total
     return after, rest + ((total - (after - added)) + (value - added))
@@ -88,7 +82,7 @@ def two_sum(total: float, rest: float, value: float) -> tuple[float, float]:
 
 @kernel
 def count_labels(labels: Int32, hits: UInt8, span: Int64, predicted: Int64, hit: Int64) -> None:
-    """Count the predictions and hits (k by n) of each label, in the column that `span` gives for the place."""
+    """Count the predictions and hits (k by n) of each label, in the column that `span` gives for its rank."""
     n, k = labels.shape
     for row in range(n):
         for place in range(k):
@@ -100,10 +94,10 @@ def count_labels(labels: Int32, hits: UInt8, span: Int64, predicted: Int64, hit:
 
 @kernel
 def add_up(values: Float64, high: Float64, low: Float64) -> None:
-    """Add each row of `values` to its total ``high + low``, where `low` gathers what rounding took from `high`.
+    """Add each row of `values` to its total ``high + low``, where `low` accumulates the rounding errors of `high`.
 
     Carrying the rounding error along (Knuth's two-sum) makes the total independent of the order of the rows and of
-    how they are cut into chunks. Four sums run side by side, because each addition waits for the one before it.
+    how they are split into chunks. Four sums run side by side, because each addition waits for the one before it.
     """
     m, n = values.shape
     whole = n - n % 4

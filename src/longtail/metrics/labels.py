@@ -1,4 +1,4 @@
-"""Results label by label."""
+"""Results per label."""
 
 from __future__ import annotations
 
@@ -7,19 +7,21 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from longtail.kernels.types import Float64, Int64
+
 
 @dataclass(frozen=True)
 class LabelScores:
-    """How each label fares within the first k places; all arrays have one entry a label.
+    """Counts of each label at cutoff k; all arrays have one entry per label.
 
     Parameters
     ----------
     k : int
-        Places that count.
+        Cutoff.
     true : ndarray of int64
         Rows that have the label.
     predicted : ndarray of int64
-        Rows that rank it in the first k places.
+        Rows that rank it among the first k.
     hits : ndarray of int64
         Rows where both hold.
 
@@ -31,33 +33,33 @@ class LabelScores:
     """
 
     k: int
-    true: npt.NDArray[np.int64]
-    predicted: npt.NDArray[np.int64]
-    hits: npt.NDArray[np.int64]
+    true: Int64
+    predicted: Int64
+    hits: Int64
 
     @property
-    def precision(self) -> npt.NDArray[np.float64]:
+    def precision(self) -> Float64:
         """Hits over predictions, in percent; NaN for a label that is never predicted."""
         return percent(self.hits, self.predicted)
 
     @property
-    def recall(self) -> npt.NDArray[np.float64]:
+    def recall(self) -> Float64:
         """Hits over rows with the label, in percent; NaN for a label that no row has."""
         return percent(self.hits, self.true)
 
     @property
-    def f1(self) -> npt.NDArray[np.float64]:
+    def f1(self) -> Float64:
         """Harmonic mean of precision and recall, in percent; NaN for a label neither predicted nor true."""
         return percent(2 * self.hits, self.true + self.predicted)
 
 
-def coverage(true: npt.NDArray[np.int64], hits: npt.NDArray[np.int64]) -> list[float]:
+def coverage(true: Int64, hits: Int64) -> list[float]:
     """C: labels with a hit over labels that any row has, in percent; for each column of `hits` (labels by ks)."""
     possible = max(int((true > 0).sum()), 1)
     return [float(100 * (found / possible)) for found in (hits > 0).sum(axis=0)]
 
 
-def macro_f1(true: npt.NDArray[np.int64], predicted: npt.NDArray[np.int64], hits: npt.NDArray[np.int64]) -> list[float]:
+def macro_f1(true: Int64, predicted: Int64, hits: Int64) -> list[float]:
     """macroF1: the mean of the labels' F1 over those that are true or predicted anywhere, in percent, for each column.
 
     `predicted` and `hits` are labels by ks.
@@ -67,8 +69,8 @@ def macro_f1(true: npt.NDArray[np.int64], predicted: npt.NDArray[np.int64], hits
     return [float(value) for value in 100 * (2 * hits / np.maximum(both, 1)).sum(axis=0) / judged]
 
 
-def percent(part: npt.ArrayLike, whole: npt.ArrayLike) -> npt.NDArray[np.float64]:
-    """Divide and multiply by 100; NaN where the whole is 0."""
+def percent(part: npt.ArrayLike, whole: npt.ArrayLike) -> Float64:
+    """Return the ratio in percent, NaN where the denominator is 0."""
     part, whole = np.broadcast_arrays(np.asarray(part, np.float64), np.asarray(whole, np.float64))
     result = np.full(whole.shape, np.nan)
     np.divide(part, whole, out=result, where=whole != 0)

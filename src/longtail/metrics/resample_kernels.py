@@ -1,91 +1,75 @@
-"""Loops that draw rows anew and add up what they give, `LANES` drawings side by side; one thread.
+"""Kernels for resampling rows and summing their values, `LANES` resamples side by side; one thread.
 
-Weights are rows by lanes: how often each drawing has each row, whether it keeps it, or whether it swaps it.
+Weights are rows by lanes: how often a resample contains a row, or whether it keeps or swaps it.
 """
 
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-from longtail.engine.jit import kernel, kernel_with
-
-Int32 = npt.NDArray[np.int32]
-Int64 = npt.NDArray[np.int64]
-UInt8 = npt.NDArray[np.uint8]
-UInt64 = npt.NDArray[np.uint64]
-Float64 = npt.NDArray[np.float64]
+from longtail.kernels.jit import kernel, kernel_with
+from longtail.kernels.random import STEP, mixed
+from longtail.kernels.types import Float64, Int32, Int64, UInt8, UInt64
 
 LANES = 64
-"""Drawings that are worked on together. LLVM turns loops over 64 lanes into vector instructions; those over 16 or 32 it
-unrolls first, and `label_means` takes three times as long."""
+"""Resamples that are computed together. LLVM vectorises loops over 64 lanes; loops over 16 or 32 it unrolls first, and
+`label_means` takes three times as long."""
 
-_STEP = np.uint64(0x9E3779B97F4A7C15)
-_FIRST = np.uint64(0xBF58476D1CE4E5B9)
-_SECOND = np.uint64(0x94D049BB133111EB)
-_S11, _S27, _S30, _S31 = np.uint64(11), np.uint64(27), np.uint64(30), np.uint64(31)
+_S11 = np.uint64(11)
 _ONE, _TWO = np.uint64(1), np.uint64(2)
 _UNIT = 2.0**-53
 
 
 @kernel
-def random_bits(state: np.uint64) -> np.uint64:
-    """Random number of a state (splitmix64); the next state is ``state + _STEP``."""
-    mixed = (state ^ (state >> _S30)) * _FIRST
-    mixed = (mixed ^ (mixed >> _S27)) * _SECOND
-    return mixed ^ (mixed >> _S31)
-
-
-@kernel
 def draw_rows(states: UInt64, weights: UInt8) -> None:
-    """Draw as many rows as there are, with replacement, once for each state; count them in `weights` (n by lanes)."""
+    """Sample n rows with replacement for each state, and count them in `weights` (n by lanes)."""
     n, lanes = weights.shape
     counts = np.empty(n, np.uint8)
     for lane in range(lanes):
         counts[:] = 0
         state = states[lane]
         for _ in range(n):
-            state += _STEP
-            counts[int((random_bits(state) >> _S11) * _UNIT * n)] += 1
+            state += STEP
+            counts[int((mixed(state) >> _S11) * _UNIT * n)] += 1
         for row in range(n):
             weights[row, lane] = counts[row]
 
 
 @kernel
 def draw_parts(states: UInt64, weights: UInt8) -> None:
-    """Keep every row with a chance of three quarters, once for each state."""
+    """Keep every row with probability three quarters, for each state."""
     n, lanes = weights.shape
     for lane in range(lanes):
         state = states[lane]
         bits = np.uint64(0)
         for row in range(n):
             if row % 32 == 0:
-                state += _STEP
-                bits = random_bits(state)
+                state += STEP
+                bits = mixed(state)
             weights[row, lane] = (bits | bits >> _ONE) & _ONE
             bits >>= _TWO
 
 
 @kernel
 def draw_swaps(states: UInt64, weights: UInt8) -> None:
-    """Throw a coin for every row, once for each state."""
+    """Swap every row with probability one half, for each state."""
     n, lanes = weights.shape
     for lane in range(lanes):
         state = states[lane]
         bits = np.uint64(0)
         for row in range(n):
             if row % 64 == 0:
-                state += _STEP
-                bits = random_bits(state)
+                state += STEP
+                bits = mixed(state)
             weights[row, lane] = bits & _ONE
             bits >>= _ONE
 
 
 @kernel_with(fastmath={"contract"})
 def weighted_sums(values: Float64, weights: UInt8, sums: Float64) -> None:
-    """Fill `sums` (columns by LANES) with the sums of the columns of `values` (n by columns) under each weighting.
+    """Fill `sums` (columns by LANES) with weighted sums of the columns of `values` (n by columns).
 
-    Four rows at a time, so that a sum is read and written once for them.
+    Processes four rows at a time, to read and write each sum once for them.
     """
     n, columns = values.shape
     weight = np.empty((4, LANES))
@@ -115,9 +99,9 @@ def weighted_sums(values: Float64, weights: UInt8, sums: Float64) -> None:
 def sort_by_label(
     labels: Int32, hits: UInt8, span: Int32, starts: Int64, rows: Int32, spans: Int32, is_hit: UInt8
 ) -> None:
-    """Part the predictions of `labels` (n by k) by label, those of a label by place; `starts` says where each begins.
+    """Sort the predictions of `labels` (n by k) by label, then by rank; `starts` holds the first entry of each label.
 
-    `hits` is k by n, and `span` holds the span of places that each place belongs to.
+    `hits` is k by n, and `span` holds the span of ranks between cutoffs that each rank belongs to.
     """
     n, k = labels.shape
     position = starts.copy()
@@ -145,9 +129,9 @@ def label_hits(
     hit: Int32,
     gains: Float64,
 ) -> None:
-    """Add up over the labels of each group the true rows, hits and their inverse propensities under each weighting.
+    """Sum true rows, hits and their inverse propensities over the labels of each group, under each weighting.
 
-    The true rows of a label, and its predictions in the order of their spans of places, stand between two starts.
+    The true rows of a label, and its predictions in the order of their spans of ranks, lie between two starts.
     `true` is groups by LANES; `hit` and `gains`, up to each k, are groups times ks by LANES.
     """
     n_ks = len(hit) // len(true)
@@ -191,9 +175,9 @@ def label_means(
     judged: Int32,
     f1: Float64,
 ) -> None:
-    """Count over the labels of each group what coverage and macro-F1 are made of, under each weighting.
+    """Count the parts of coverage and macro-F1 over the labels of each group, under each weighting.
 
-    Labels stand as in `label_hits`. `possible`, the labels that any row has, is groups by LANES; labels with a hit
+    Arrays are those of `label_hits`. `possible`, the labels that any row has, is groups by LANES; labels with a hit
     (`found`), labels true or predicted (`judged`) and the sums of the labels' F1 are groups times ks by LANES.
     """
     n_ks = len(found) // len(possible)
@@ -208,6 +192,7 @@ def label_means(
         of_group = group[label]
         for lane in range(LANES):
             possible[of_group, lane] += min(true[lane], 1)
+        # Predictions of the spans up to each cutoff k, added up from one to the next.
         entry, end, any_hit = starts[label], starts[label + 1], False
         for k in range(n_ks):
             while entry < end and spans[entry] == k:
@@ -243,12 +228,13 @@ def swapped_label_means(
     judged: Int32,
     f1: Float64,
 ) -> None:
-    """Count over labels what coverage and macro-F1 are made of, once the rows of each set of swaps have changed sides.
+    """Count the parts of coverage and macro-F1 over the labels, after the rows of each set of swaps were swapped.
 
-    `signs` is 1 for a prediction of the first ranking that the second has not at the same span of places, and -1 the
-    other way round; a label is counted from the first k where it has such a prediction. `counts` (labels by ks by 4)
-    holds for both rankings the hits, and the true rows plus predictions. Labels with a hit (`found`), labels predicted
-    but true nowhere (`judged`) and the sums of the labels' F1 are 2 ks by LANES: of the one side, then of the other.
+    `signs` is 1 for a prediction of the first ranking that the second does not have in the same span of ranks, and -1
+    the other way round; a label is counted from the first k where it has such a prediction. `counts` (labels by ks by
+    4) holds for both rankings the hits, and the true rows plus predictions. Labels with a hit (`found`), labels
+    predicted but true nowhere (`judged`) and the sums of the labels' F1 are 2 ks by LANES: of the one side, then of
+    the other.
     """
     n_ks = counts.shape[1]
     more, more_hits = np.empty(LANES, np.int32), np.empty(LANES, np.int32)
@@ -267,7 +253,7 @@ def swapped_label_means(
                 entry += 1
             hits_a, hits_b = counts[label, k, 0], counts[label, k, 1]
             both_a, both_b = counts[label, k, 2], counts[label, k, 3]
-            if not is_true[label]:
+            if not is_true[label]:  # only counts as predicted
                 for lane in range(LANES):
                     judged[k, lane] += min(both_a - more[lane], 1)
                 for lane in range(LANES):

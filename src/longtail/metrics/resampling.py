@@ -1,15 +1,15 @@
-"""The metrics of one ranking under many drawings of its rows.
+"""The metrics of one ranking under many resamples of its rows.
 
-A metric that is a ratio of sums over rows follows from weighted sums of what each row gives, where a row's weight is
-how often it was drawn. Coverage and macro-F1 follow from counts of each label: true rows, predictions and hits are kept
-label by label, and the weights of those rows are added up. Both are exact: the result is that of `evaluate` on the
-drawn rows.
+A metric that is a ratio of sums over rows follows from weighted sums of the rows' values, where the weight of a row is
+the number of times it was sampled. Coverage and macro-F1 follow from counts per label: true rows, predictions and hits
+are sorted by label, and the weights of those rows are summed. Both are exact: the result is that of `evaluate` on the
+sampled rows.
 
-Rows for ratios of sums are drawn with replacement, as many as there are. That fails for coverage and macro-F1: a
-drawing holds 63 % of the rows, so labels with few rows vanish, every value moves to one side and varies too little. For
-them each row is kept or not, three quarters of them on average, and how far a drawing is from the mean of the drawings,
-times sqrt(3), says how far such a sample is from the whole population (the scaling of the delete-d jackknife, Shao and
-Wu, Annals of Statistics 1989).
+Ratios of sums use the bootstrap: as many rows as there are, with replacement. That fails for coverage and macro-F1: a
+bootstrap resample contains 63 % of the rows, so labels with few rows vanish and the values are biased and vary too
+little. For them each row is kept with probability three quarters, and the deviation of a subsample from their mean,
+times sqrt(3), estimates that of a sample from the population (the scaling of the delete-d jackknife, Shao and Wu,
+Annals of Statistics 1989).
 """
 
 from __future__ import annotations
@@ -22,9 +22,8 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from longtail.engine.pool import StopFlag, run_blocks
-from longtail.errors import ParameterError
-from longtail.metrics.evaluator import Evaluator
+from longtail.kernels.types import Float64, Int32, Int64, UInt8, UInt64
+from longtail.metrics.evaluation import Evaluator
 from longtail.metrics.labels import percent
 from longtail.metrics.ranking import first_places
 from longtail.metrics.resample_kernels import (
@@ -37,35 +36,22 @@ from longtail.metrics.resample_kernels import (
     weighted_sums,
 )
 from longtail.metrics.rows import ROW_METRICS, JudgedRows
-
-Matrix = npt.NDArray[np.float64]
-Counts = npt.NDArray[np.int32]
-Offsets = npt.NDArray[np.int64]
-Weights = npt.NDArray[np.uint8]
+from longtail.runtime.pool import StopFlag, run_blocks
+from longtail.validation import LEVEL, Integer, check
 
 OVER_LABELS = frozenset({"C", "macroF1"})
-"""Metrics that are drawn by parts of the rows, because they are means over labels."""
+"""Metrics that are means over labels and therefore use subsamples."""
 
 PART_SCALE = math.sqrt(3)
-"""sqrt(q / (1 - q)) with q = 3/4, the share of rows in a part."""
+"""sqrt(q / (1 - q)) with q = 3/4, the share of rows in a subsample."""
 
 _BLOCK_ROWS = 16384
 
 
 class RowTable:
-    """What each row gives to the sums of every metric that is a ratio of sums.
+    """The terms of each row in the sums of every metric that is a ratio of sums."""
 
-    Parameters
-    ----------
-    labels : ndarray of int32, shape (n, places)
-        The ranking, -1 for padding.
-    truth : csr_array
-        True labels in canonical form.
-    evaluator : Evaluator
-        Gives metrics, ks and propensities.
-    """
-
-    def __init__(self, labels: npt.NDArray[np.int32], truth: sp.csr_array, evaluator: Evaluator) -> None:
+    def __init__(self, labels: Int32, truth: sp.csr_array, evaluator: Evaluator) -> None:
         self.n_rows, self.names = len(labels), evaluator.row_metrics
         self.hits = np.empty(labels.shape[::-1], np.uint8)
         indptr, ks = truth.indptr.astype(np.int64), np.array(evaluator.ks, np.int64)
@@ -86,8 +72,8 @@ class RowTable:
             self.values[block] = columns.T
             self.hits[:, block] = rows.hits
 
-    def _lay_out(self, ratios: list[tuple[Matrix, Matrix]]) -> None:
-        """Note the column of each numerator and denominator, or the denominator itself where all rows share it."""
+    def _lay_out(self, ratios: list[tuple[Float64, Float64]]) -> None:
+        """Find the column of each numerator and denominator, or the denominator itself where all rows share it."""
         parts: list[int] = []
         wholes: list[int] = []
         shared: list[float] = []
@@ -105,30 +91,23 @@ class RowTable:
                 shared += whole.tolist()
         self.parts, self.wholes, self.shared = np.array(parts), np.array(wholes), np.array(shared)[:, None]
 
-    def denominators(self, name: str) -> Matrix:
-        """Give what the rows give to the denominators of a metric that not all rows share; rows by ks."""
+    def denominators(self, name: str) -> Float64:
+        """Return the terms of the rows in the denominators of a metric, shape (rows, ks)."""
         first = len(self.parts) // len(self.names) * self.names.index(name)
         columns = self.wholes[first : first + len(self.parts) // len(self.names)]
         return np.ascontiguousarray(self.values[:, columns])
 
-    def metrics(self, sums: Matrix) -> Matrix:
-        """Turn sums of the columns (columns by drawings) into metrics (metrics by drawings), in percent."""
+    def metrics(self, sums: Float64) -> Float64:
+        """Return metrics (metrics by resamples) from sums of the columns (columns by resamples), in percent."""
         return percent_of(
             sums[self.parts], np.where(self.wholes[:, None] < 0, self.shared * self.n_rows, sums[self.wholes])
         )
 
 
 class Resampler:
-    """A ranking beside its true labels, ready to be scored under any weights of the rows.
+    """A ranking and its true labels, prepared for scoring under any weights of the rows.
 
-    Parameters
-    ----------
-    top : TopK or array of int
-        The ranking.
-    truth : csr_array
-        True labels in canonical form.
-    evaluator : Evaluator
-        Has seen these rows.
+    `truth` must be in canonical form, and the evaluator must have seen these rows.
     """
 
     def __init__(self, top: Any, truth: sp.csr_array, evaluator: Evaluator) -> None:
@@ -146,28 +125,28 @@ class Resampler:
         span = np.searchsorted(evaluator.ks, np.arange(1, self.labels.shape[1] + 1)).astype(np.int32)
         sort_by_label(self.labels, self.table.hits, span, self.starts, self.rows, self.spans, self.hits)
 
-    def metrics(self, weights: Weights, parts: Weights) -> Matrix:
-        """Give every metric in the order of `keys` (metrics by LANES): ratios of sums of the weighted rows, and
-        coverage and macro-F1 of the rows in the parts.
+    def metrics(self, weights: UInt8, parts: UInt8) -> Float64:
+        """Return every metric in the order of `keys` (metrics by LANES): ratios of sums of the weighted rows, and
+        coverage and macro-F1 of the subsamples.
         """
         sums = np.empty((self.table.values.shape[1], LANES))
         weighted_sums(self.table.values, weights, sums)
         possible, found, judged, f1 = self.label_means(parts, np.zeros(self.evaluator.n_labels, np.int64), 1)
         return np.concatenate([self.table.metrics(sums), percent_of(found[0], possible), percent_of(f1[0], judged[0])])
 
-    def label_hits(self, weights: Weights, group: Offsets, n_groups: int) -> tuple[Counts, Counts, Matrix]:
-        """Add up true labels (groups by LANES), hits and their inverse propensities (groups by ks by LANES)."""
+    def label_hits(self, weights: UInt8, group: Int64, n_groups: int) -> tuple[Int32, Int32, Float64]:
+        """Return sums of true labels (groups by LANES), hits and their inverse propensities (groups by ks by LANES)."""
         true, hits = np.empty((n_groups, LANES), np.int32), np.empty((n_groups * self.n_ks, LANES), np.int32)
-        gains, worth = np.empty(hits.shape), self.evaluator.inverse_propensity
-        if worth is None:
-            worth = np.zeros(self.evaluator.n_labels)
-        label_hits(weights, *self._by_label, group, worth, true, hits, gains)
+        gains, inverse = np.empty(hits.shape), self.evaluator.inverse_propensity
+        if inverse is None:
+            inverse = np.zeros(self.evaluator.n_labels)
+        label_hits(weights, *self._by_label, group, inverse, true, hits, gains)
         shape = (n_groups, self.n_ks, LANES)
         return true, hits.reshape(shape), gains.reshape(shape)
 
-    def label_means(self, weights: Weights, group: Offsets, n_groups: int) -> tuple[Counts, Counts, Counts, Matrix]:
-        """Count labels that any row has (groups by LANES), labels with a hit, labels true or predicted, and add up the
-        labels' F1 (groups by ks by LANES)."""
+    def label_means(self, weights: UInt8, group: Int64, n_groups: int) -> tuple[Int32, Int32, Int32, Float64]:
+        """Return counts of labels that any row has (groups by LANES), labels with a hit, labels true or predicted, and
+        sums of the labels' F1 (groups by ks by LANES)."""
         possible, size = np.empty((n_groups, LANES), np.int32), (n_groups * self.n_ks, LANES)
         found, judged, f1 = np.empty(size, np.int32), np.empty(size, np.int32), np.empty(size)
         label_means(weights, *self._by_label, group, possible, found, judged, f1)
@@ -175,24 +154,22 @@ class Resampler:
         return possible, found.reshape(shape), judged.reshape(shape), f1.reshape(shape)
 
     @property
-    def _by_label(self) -> tuple[Offsets, Counts, Offsets, Counts, Counts, Weights]:
+    def _by_label(self) -> tuple[Int64, Int32, Int64, Int32, Int32, UInt8]:
         return self.true_starts, self.true_rows, self.starts, self.rows, self.spans, self.hits
 
 
-def percent_of(parts: npt.ArrayLike, wholes: npt.ArrayLike) -> Matrix:
-    """Divide and multiply by 100; 0 where the whole is 0, as `evaluate` has it."""
+def percent_of(parts: npt.ArrayLike, wholes: npt.ArrayLike) -> Float64:
+    """Return the ratio in percent, 0 where the denominator is 0, as `evaluate` does."""
     return np.nan_to_num(percent(parts, wholes))
 
 
-def resample(
-    score: Callable[[Weights, Weights], Matrix], n_rows: int, resamples: int, *, seed: int, threads: int | None
-) -> Matrix:
-    """Score drawings with replacement and parts of the rows: ``score(weights, parts)`` gives a column for each lane.
+def resample(score: Callable[[UInt8, UInt8], Float64], n_rows: int, resamples: int, *, seed: int) -> Float64:
+    """Score bootstrap resamples and subsamples: ``score(weights, parts)`` returns a column per lane.
 
-    Every drawing has its own random numbers, which follow from the seed and its place among the drawings alone.
+    The random numbers of a resample depend only on the seed and its index.
     """
 
-    def work(states: npt.NDArray[np.uint64], stop: StopFlag) -> Matrix:
+    def work(states: UInt64, stop: StopFlag) -> Float64:
         if stop[0]:
             return np.empty((0, 0))
         weights, parts = np.empty((n_rows, LANES), np.uint8), np.empty((n_rows, LANES), np.uint8)
@@ -201,40 +178,32 @@ def resample(
         return score(weights, parts)
 
     blocks = list(random_states(resamples, seed, stream=0))
-    drawn = run_blocks(work, blocks, threads=threads, description="resampling", unit="resamples", size=len)
+    drawn = run_blocks(work, blocks, description="resampling", unit="resamples", size=len)
     return np.concatenate(list(drawn), axis=-1)[..., :resamples]
 
 
-def ends(value: float, drawn: Matrix, level: float, *, parts: bool) -> tuple[float, float]:
-    """Give the ends of the interval around a value, from drawings with replacement or from parts of the rows.
+def interval(name: str, value: float, drawn: Float64, level: float) -> tuple[float, float]:
+    """Return the ends of the interval around a value of the metric `name@k` from its values on resamples.
 
-    Drawings without a value, such as the recall of labels that none of their rows has, are left out.
+    Resamples without a value, such as the recall of labels that none of their rows has, are left out.
     """
     known = drawn[~np.isnan(drawn)]
     if np.isnan(value) or not known.size:
         return float("nan"), float("nan")
-    if parts:
+    if name.partition("@")[0] in OVER_LABELS:
         known = value + PART_SCALE * (known - known.mean())
     low, high = np.quantile(known, [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)
 
 
-def random_states(count: int, seed: int, *, stream: int) -> npt.NDArray[np.uint64]:
-    """Make a random state for each drawing, in blocks of LANES; more drawings leave the first ones as they are."""
+def random_states(count: int, seed: int, *, stream: int) -> UInt64:
+    """Return a random state per resample, in blocks of LANES; more resamples leave the first ones unchanged."""
     blocks = -(-count // LANES)
     return np.random.default_rng([seed, stream]).integers(2**64, size=(blocks, LANES), dtype=np.uint64)
 
 
-def check_drawings(resamples: int, level: float, seed: int) -> None:
-    """Refuse numbers that no resampling can work with."""
-    check_count("resamples", resamples)
-    if isinstance(level, bool) or not isinstance(level, int | float | np.number) or not 0 < level < 1:
-        raise ParameterError("level", level, "must be a number between 0 and 1, such as 0.95")
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
-        raise ParameterError("seed", seed, "must be a whole number of at least 0")
-
-
-def check_count(name: str, count: int) -> None:
-    """Refuse what is not a number of drawings."""
-    if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 1:
-        raise ParameterError(name, count, "must be a whole number of at least 1")
+def check_resampling(resamples: int, level: float, seed: int) -> None:
+    """Raise a ParameterError for invalid parameters of a resampling."""
+    check("resamples", resamples, Integer(1))
+    check("level", level, LEVEL)
+    check("random_state", seed, Integer(0, 2**64 - 1))

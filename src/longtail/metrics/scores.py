@@ -1,4 +1,4 @@
-"""Results: metric values in percent, and the mean relative change of one result against another."""
+"""Metric values in percent, and the mean relative change of one result against another."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class Scores(Mapping[str, float]):
     values : mapping of str to float
         Percent by ``name@k``.
     n_rows : int
-        Rows that were evaluated.
+        Number of rows.
     rerank : str, optional
-        The re-ordering under which the propensity-scored values were computed.
+        The re-ranking of the propensity-scored values; see `evaluate`.
 
     Examples
     --------
@@ -51,7 +51,7 @@ class Scores(Mapping[str, float]):
         return len(self._values)
 
     def table(self) -> str:
-        """Lay the values out as text: a line for each metric, a column for each k."""
+        """Return the values as text: a line per metric, a column per k."""
         names = list(dict.fromkeys(key.partition("@")[0] for key in self))
         places = list(dict.fromkeys(key.partition("@")[2] for key in self))
         cells = [["", *(f"@{k}" for k in places)]]
@@ -66,7 +66,7 @@ class Scores(Mapping[str, float]):
 
 
 def shown(metric: str, value: float) -> str:
-    """Write a value with two decimals; Hamming, which is far below one percent with many labels, with four.
+    """Format a value with two decimals; Hamming, which is far below one percent with many labels, with four.
 
     Examples
     --------
@@ -88,17 +88,14 @@ def text_table(cells: Sequence[Sequence[str]]) -> str:
 
 
 def relative_change(
-    scores: Mapping[str, float],
-    base: Mapping[str, float],
-    *,
-    metrics: Mapping[str, Sequence[str]] = EQUATION_30,
+    scores: Mapping[str, float], base: Mapping[str, float], *, metrics: Mapping[str, Sequence[str]] = EQUATION_30
 ) -> dict[str, float]:
     """Average the relative changes of several metrics against a base, in percent: equation 30.
 
     Parameters
     ----------
     scores, base : mapping of str to float
-        Metric values of the method and of the method it is compared with.
+        Metric values of a method and of the baseline.
     metrics : mapping of str to sequence of str
         Groups of metrics to average over: by default ``"vanilla"`` (P and nDCG at 1, 3, 5) and ``"PS"`` (PSP and PSnDCG
         at 1, 3, 5).
@@ -106,7 +103,7 @@ def relative_change(
     Returns
     -------
     dict of str to float
-        Percent by group. A group of which neither side has any metric is left out.
+        Percent by group. A group without a metric on either side is left out.
 
     References
     ----------

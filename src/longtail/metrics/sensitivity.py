@@ -1,4 +1,4 @@
-"""How propensity-scored precision, and the order of models by it, depend on the constants A and B."""
+"""Sensitivity of PSP@k, and of the order of models by it, to the constants A and B."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from longtail.corpus.sparse import as_indicator
-from longtail.engine.topk import TopK
+from longtail.data.sparse import as_indicator
 from longtail.errors import InputError, ParameterError
-from longtail.metrics.evaluator import Evaluator
+from longtail.kernels.types import Float64, Int64
+from longtail.metrics.evaluation import Evaluator
 from longtail.metrics.scores import text_table
 from longtail.propensity import JainPropensity, check_counts
+from longtail.topk import TopK
+from longtail.validation import OneOf, check
 
 GRID_A: tuple[float, ...] = (0.4, 0.45, 0.5, 0.55, 0.6, 0.65, 0.7)
 GRID_B: tuple[float, ...] = (0.1, 0.4, 1.5, 2.6, 5.0)
@@ -28,41 +30,41 @@ class Sensitivity:
     ----------
     models : tuple of str
     a, b : tuple of float
-        The constants; every A was combined with every B.
+        The constants; every A is combined with every B.
     ks : tuple of int
     psp : ndarray of float64, shape (len(a), len(b), len(models), len(ks))
         Percent.
     base : tuple of float
         The A and B that the others are compared with.
     base_psp : ndarray of float64, shape (len(models), len(ks))
-        Percent under those.
+        Percent under these.
     """
 
     models: tuple[str, ...]
     a: tuple[float, ...]
     b: tuple[float, ...]
     ks: tuple[int, ...]
-    psp: npt.NDArray[np.float64]
+    psp: Float64
     base: tuple[float, float]
-    base_psp: npt.NDArray[np.float64]
+    base_psp: Float64
 
     def order(self, a: float, b: float, k: int) -> tuple[str, ...]:
-        """Models from the best PSP@k to the worst, for an A and a B of the grid; equal ones in the order given."""
+        """Return the models from the best PSP@k to the worst, for an A and B of the grid; ties keep the given order."""
         if a not in self.a or b not in self.b:
             raise ParameterError("(a, b)", (a, b), "must be of the grid")
         return self._ordered(self.psp[self.a.index(a), self.b.index(b), :, self._place(k)])
 
     def base_order(self, k: int) -> tuple[str, ...]:
-        """Models from the best PSP@k to the worst under the base constants."""
+        """Return the models from the best PSP@k to the worst under the base constants."""
         return self._ordered(self.base_psp[:, self._place(k)])
 
     def changes(self, k: int) -> list[tuple[float, float]]:
-        """Pairs (A, B) under which the models stand in another order by PSP@k than under the base constants."""
+        """Return the pairs (A, B) that order the models by PSP@k differently than the base constants."""
         base = self.base_order(k)
         return [(a, b) for a in self.a for b in self.b if self.order(a, b, k) != base]
 
     def table(self) -> str:
-        """Lay the values out as text: a line for each A, B and k; a star where the order is another."""
+        """Return the values as text: a line per A, B and k; a star where the order differs."""
         cells = [["A", "B", "k", *self.models, "order changes"]]
         for row in self.rows():
             values = [f"{row['psp'][model]:.2f}" for model in self.models]
@@ -70,7 +72,7 @@ class Sensitivity:
         return text_table(cells)
 
     def rows(self) -> list[dict[str, Any]]:
-        """Give a dictionary for each A, B and k: ``a``, ``b``, ``k``, ``psp`` by model, ``order`` and ``changed``."""
+        """Return a dictionary for each A, B and k: ``a``, ``b``, ``k``, ``psp`` by model, ``order`` and ``changed``."""
         rows: list[dict[str, Any]] = []
         for i, a in enumerate(self.a):
             for j, b in enumerate(self.b):
@@ -86,11 +88,10 @@ class Sensitivity:
         return f"PSP@k in percent; * where the order is not that of A = {a:g}, B = {b:g}\n{self.table()}"
 
     def _place(self, k: int) -> int:
-        if k not in self.ks:
-            raise ParameterError("k", k, f"must be one of {', '.join(map(str, self.ks))}")
+        check("k", k, OneOf(*self.ks))
         return self.ks.index(k)
 
-    def _ordered(self, values: npt.NDArray[np.float64]) -> tuple[str, ...]:
+    def _ordered(self, values: Float64) -> tuple[str, ...]:
         return tuple(self.models[index] for index in np.argsort(-values, kind="stable"))
 
 
@@ -107,13 +108,13 @@ def sensitivity(
 ) -> Sensitivity:
     """Compute PSP@k of several models for every A of one list with every B of another.
 
-    The predictions are judged once: whatever A and B are, a rarer label is worth no less, so a perfect ranking always
-    holds each row's k rarest labels, and both sides of PSP@k are sums of 1/p over fixed numbers of labels of each
-    count.
+    The predictions are evaluated once: for any A and B a rarer label has no lower 1/p, so a perfect ranking always
+    contains each row's k rarest labels, and numerator and denominator of PSP@k are sums of 1/p over fixed numbers of
+    labels of each count.
 
     Parameters
     ----------
-    tops : mapping of str to TopK or array of int, shape (n, places)
+    tops : mapping of str to TopK or array of int, shape (n, ranks)
         Ranked labels of the same rows by model; see `evaluate`.
     Y : matrix, shape (n, n_labels)
         True labels.
@@ -124,9 +125,9 @@ def sensitivity(
     a, b : iterable of float
         Values of A (at least 0) and of B (above 0). The published ones are 0.5 to 0.6, and 0.1 to 2.6.
     ks : iterable of int
-        The places at which PSP is taken.
+        Cutoffs.
     base : tuple of float
-        A and B whose order of the models the others are compared with.
+        A and B of the order that the others are compared with.
 
     Returns
     -------
@@ -168,17 +169,17 @@ def sensitivity(
     ]
     gains, wholes = (part.reshape(-1, len(places), len(levels)) for part in by_level)
 
-    def psp(a: float, b: float) -> npt.NDArray[np.float64]:
-        worth = JainPropensity(a=a, b=b).inverse(levels, n_rows)
-        whole = wholes @ worth
-        return 100.0 * np.divide(gains @ worth, whole, out=np.zeros((len(judged), len(places))), where=whole > 0)
+    def psp(a: float, b: float) -> Float64:
+        weights = JainPropensity(a=a, b=b).inverse(levels, n_rows)
+        whole = wholes @ weights
+        return 100.0 * np.divide(gains @ weights, whole, out=np.zeros((len(judged), len(places))), where=whole > 0)
 
     values = np.array([[psp(one_a, one_b) for one_b in grid_b] for one_a in grid_a])
     first, second = base
     return Sensitivity(tuple(tops), grid_a, grid_b, places, values, (first, second), psp(first, second))
 
 
-def _best_counts(truth: Any, counts: npt.NDArray[np.float64], ks: Sequence[int]) -> npt.NDArray[np.int64]:
+def _best_counts(truth: Any, counts: Float64, ks: Sequence[int]) -> Int64:
     """Rows in which each label is among the k rarest; shape (len(ks), n_labels)."""
     lengths = np.diff(truth.indptr)
     row = np.repeat(np.arange(truth.shape[0]), lengths)

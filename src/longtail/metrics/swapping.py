@@ -1,21 +1,21 @@
-"""The difference of two rankings after rows have changed sides, as a randomisation test needs it."""
+"""Differences of two rankings under permutations, for the paired randomisation test."""
 
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-from longtail.engine.pool import StopFlag, run_blocks
+from longtail.kernels.types import Float64, Int64, UInt8, UInt64
 from longtail.metrics.resample_kernels import LANES, draw_swaps, swapped_label_means, weighted_sums
-from longtail.metrics.resampling import Matrix, Resampler, Weights, percent_of, random_states
+from longtail.metrics.resampling import Resampler, percent_of, random_states
+from longtail.runtime.pool import StopFlag, run_blocks
 
 
 class Swapper:
-    """Two rankings of the same rows, ready for any set of rows to be swapped between them.
+    """Two rankings of the same rows, prepared for swapping any set of rows between them.
 
-    Only rows where the rankings differ count, and of their labels only those that one ranking has where the other has
-    not. With s = 1 for a swapped row, a sum A over the rows becomes A - sum(s (a - b)), B becomes B + sum(s (a - b)).
-    Numerators, denominators and the counts of labels all change sides together.
+    Only rows where the rankings differ matter, and only labels that one of the two does not rank at the same cutoff.
+    With s = 1 for a swapped row, a sum A over the rows becomes A - sum(s (a - b)) and B becomes B + sum(s (a - b)).
+    Numerators, denominators and label counts are all swapped together.
     """
 
     def __init__(self, a: Resampler, b: Resampler) -> None:
@@ -26,10 +26,10 @@ class Swapper:
         self.changing = np.flatnonzero(change.any(axis=0))
         self.change = np.ascontiguousarray(change[:, self.changing])
         self.sums = [side.table.values.sum(axis=0)[:, None] for side in (a, b)]
-        self._part_labels(np.cumsum(differs) - 1)
+        self._split_labels(np.cumsum(differs) - 1)
 
-    def _part_labels(self, new_row: npt.NDArray[np.int64]) -> None:
-        """Keep the predictions that differ, label by label, and add up what the other labels give to either side."""
+    def _split_labels(self, new_row: Int64) -> None:
+        """Keep the predictions that differ, sorted by label, and sum up what is the same on both sides."""
         n_labels, n_ks = self.a.evaluator.n_labels, self.a.n_ks
         keys, sides = [], []
         for side in (self.a, self.b):
@@ -51,7 +51,7 @@ class Swapper:
         active, first, sizes = np.unique(labels, return_index=True, return_counts=True)
         self.starts = np.concatenate([[0], np.cumsum(sizes)])
         self.counts, self.is_true = counts[active].astype(np.int32), (true[active] > 0).astype(np.uint8)
-        # What doesn't change: labels up to the first k at which they have a prediction that differs.
+        # What no swap changes: labels below the first k at which a prediction of them differs.
         from_k = np.full(n_labels, n_ks)
         from_k[active] = self.spans[first]
         same = (np.arange(n_ks) < from_k[:, None])[..., None]
@@ -61,8 +61,8 @@ class Swapper:
         self.same_f1 = (2 * hits / np.maximum(both, 1) * same).sum(axis=0).T[..., None]
         self.possible = max(int((true > 0).sum()), 1)
 
-    def differences(self, swaps: Weights) -> Matrix:
-        """Give every metric of b less that of a under each set of swaps (rows that differ by LANES), in percent."""
+    def differences(self, swaps: UInt8) -> Float64:
+        """Return every metric of b minus that of a under each set of swaps (differing rows by LANES), in percent."""
         moved = np.zeros((len(self.sums[0]), LANES))
         changed = np.empty((len(self.changing), LANES))
         weighted_sums(self.change, swaps, changed)
@@ -76,16 +76,16 @@ class Swapper:
         means = percent_of(f1.reshape(shape) + self.same_f1, judged.reshape(shape) + self.same_judged)
         first = np.concatenate([self.a.table.metrics(self.sums[0] - moved), covered[0], means[0]])
         second = np.concatenate([self.b.table.metrics(self.sums[1] + moved), covered[1], means[1]])
-        difference: Matrix = second - first
+        difference: Float64 = second - first
         return difference
 
 
-def swap_rows(swapper: Swapper, permutations: int, *, seed: int, threads: int | None) -> tuple[Matrix, bool]:
-    """Give the differences under random swaps; under every set of swaps, and True, where there are no more of them."""
+def swap_rows(swapper: Swapper, permutations: int, *, seed: int) -> tuple[Float64, bool]:
+    """Return the differences under random permutations, or under all of them where these are no more; and which."""
     every = swapper.n_rows < 63 and 2**swapper.n_rows <= permutations
     count = 2**swapper.n_rows if every else permutations
 
-    def work(block: tuple[int, npt.NDArray[np.uint64]], stop: StopFlag) -> Matrix:
+    def work(block: tuple[int, UInt64], stop: StopFlag) -> Float64:
         first, states = block
         swaps = np.empty((swapper.n_rows, LANES), np.uint8)
         if stop[0]:
@@ -98,7 +98,5 @@ def swap_rows(swapper: Swapper, permutations: int, *, seed: int, threads: int | 
         return swapper.differences(swaps)
 
     blocks = [(LANES * index, states) for index, states in enumerate(random_states(count, seed, stream=1))]
-    drawn = run_blocks(
-        work, blocks, threads=threads, description="permuting", unit="permutations", size=lambda _: LANES
-    )
+    drawn = run_blocks(work, blocks, description="permuting", unit="permutations", size=lambda _: LANES)
     return np.concatenate(list(drawn), axis=-1)[:, :count], every

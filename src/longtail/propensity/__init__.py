@@ -1,11 +1,9 @@
-"""How likely a true label was recorded: the model of Jain et al., its published constants, and estimates from data."""
+"""Propensities, the probabilities that true labels were recorded: the model of Jain et al. and estimates from data."""
 
-from longtail.propensity.base import Propensity, check_counts
 from longtail.propensity.fitting import FittedPropensity, fit_jain
-from longtail.propensity.given import GivenPropensity
 from longtail.propensity.hierarchy import estimate_from_hierarchy
-from longtail.propensity.jain import JainPropensity
-from longtail.propensity.pairs import LabelIds
+from longtail.propensity.models import GivenPropensity, JainPropensity, Propensity, check_counts
+from longtail.propensity.pairs import read_pairs
 from longtail.propensity.points import PropensityPoints
 from longtail.propensity.presets import PRESETS, get_propensity, preset
 from longtail.propensity.sample import estimate_from_sample
@@ -17,7 +15,6 @@ __all__ = [
     "FittedPropensity",
     "GivenPropensity",
     "JainPropensity",
-    "LabelIds",
     "Propensity",
     "PropensityPoints",
     "check_counts",
@@ -28,6 +25,7 @@ __all__ = [
     "fit_jain",
     "get_propensity",
     "preset",
+    "read_pairs",
     "read_propensity",
     "write_propensity",
 ]

@@ -1,10 +1,9 @@
-"""A and B of the model of Jain et al. from estimated propensities.
+"""Fit A and B of the model of Jain et al. to estimated propensities.
 
-With g(B) = ln((n + B) / (1 + B)) the model reads logit p = A g(B) - ln(ln N - 1): a straight line in g on the logit
-scale. The fit is nevertheless one of least squares on the scale of p itself, for two reasons. An observed share is an
-unbiased estimate of p, while its logit is biased, and infinite for the shares 0 and 1 that small bins do have. And a
-residual of p lies between -1 and 1, so that no single point can carry the fit away. At n = 1 the model gives 1 / ln N
-whatever A and B are: such points say nothing about them.
+With g(B) = ln((n + B) / (1 + B)) the model is logit p = A g(B) - ln(ln N - 1), a line in g. The fit is by least squares
+on p and not on its logit: an observed share is an unbiased estimate of p, while its logit is biased, and infinite for
+shares of 0 and 1; and residuals of p are bounded, so that no single point dominates. At n = 1 the model gives 1 / ln N
+whatever A and B are, so such points do not determine them.
 """
 
 from __future__ import annotations
@@ -14,29 +13,27 @@ from math import log
 import numpy as np
 import numpy.typing as npt
 
-from longtail.errors import InputError, ParameterError
-from longtail.propensity.base import check_counts, is_number
-from longtail.propensity.jain import JainPropensity
-from longtail.propensity.points import PropensityPoints, check_whole
+from longtail.errors import InputError
+from longtail.kernels.types import Float64, Int64
+from longtail.propensity.models import JainPropensity, check_counts
+from longtail.propensity.points import PropensityPoints
+from longtail.validation import Integer, Number, check
 
 A_BOUNDS, B_BOUNDS = (0.0, 10.0), (1e-3, 1e4)
-"""Where A and B are sought."""
+"""Bounds of A and B."""
 
-Float64 = npt.NDArray[np.float64]
 
 _LOW = np.array([A_BOUNDS[0], log(B_BOUNDS[0])])
 _HIGH = np.array([A_BOUNDS[1], log(B_BOUNDS[1])])
 _STARTS = np.array([(a, log(b)) for a in (0.1, 0.5, 1.5, 4.0) for b in (0.05, 1.0, 10.0, 300.0)])
 _RESTARTS = np.array([(0.2, 0.0), (0.6, 1.0), (1.5, 3.0)])
 _STEPS = 200
-_CELLS = 1 << 17  # of a batch of problems: what stays in the cache
-_MANY_LEVELS = 256  # from here on a resample is so like the whole that its best place is found from the whole's
+_CELLS = 1 << 17  # of a batch of problems, which fits the cache
+_MANY_LEVELS = 256  # from here on, resamples are fitted from the optimum of all points alone
 
 
 class FittedPropensity(JainPropensity):
-    """The model of Jain et al. with constants that were fitted; used like any other propensity model.
-
-    Made by `fit_jain` and by `PropensityPoints.fit`.
+    """The model of Jain et al. with constants fitted by `fit_jain` or `PropensityPoints.fit`.
 
     Parameters
     ----------
@@ -48,15 +45,15 @@ class FittedPropensity(JainPropensity):
     a_interval_, b_interval_ : tuple of float
         Bootstrap intervals.
     level_ : float
-        Their level.
+        Level of the intervals.
     error_ : float
-        Root mean square distance between the points and the curve, on the scale of propensities.
+        Root mean square distance between points and curve.
     points_ : PropensityPoints
-        What the curve was fitted to.
+        The points of the fit.
     weights_ : ndarray of float64
-        How much each point counted.
+        Their weights.
     draws_ : ndarray of float64, shape (resamples, 2)
-        A and B of each resample.
+        A and B of each bootstrap resample.
     """
 
     _stored = ("a_interval_", "b_interval_", "level_", "error_")
@@ -74,17 +71,17 @@ class FittedPropensity(JainPropensity):
 
     @property
     def at_bound(self) -> bool:
-        """Whether A or B lies at the edge of where it was sought, so that the points don't determine it."""
+        """True if A or B is at its bound, so that the points do not determine it."""
         return _is_at(self.a, A_BOUNDS) or _is_at(self.b, B_BOUNDS)
 
     def distance(self, other: JainPropensity) -> float:
-        """Root mean square distance between the points and another curve, weighted as in the fit."""
+        """Return the root mean square distance between the points and another curve, weighted as in the fit."""
         points = self.points_
         residuals = other.propensities(points.counts, points.n_rows) - points.propensities
         return float(np.sqrt((self.weights_ * residuals**2).sum() / self.weights_.sum()))
 
     def band(self, label_counts: npt.ArrayLike) -> tuple[Float64, Float64]:
-        """Interval of the curve at these counts: the lower and the upper propensity, each by itself at `level_`."""
+        """Return the pointwise interval of the curve at these counts: lower and upper propensities at `level_`."""
         counts = check_counts(label_counts, self.points_.n_rows)
         offset = log(log(self.points_.n_rows) - 1.0)
         curves = _curve(np.column_stack([self.draws_[:, 0], np.log(self.draws_[:, 1])]), counts, offset)
@@ -100,32 +97,31 @@ def fit_jain(
     weights: npt.ArrayLike | None = None,
     level: float = 0.95,
     resamples: int = 500,
-    seed: int = 0,
+    random_state: int = 0,
 ) -> FittedPropensity:
     """Fit A and B to pairs of count and propensity, by least squares on the propensities.
 
     Parameters
     ----------
     counts : array-like, shape (m,)
-        Training count of a label, or of a bin of labels.
+        Training counts of labels or bins of labels.
     propensities : array-like, shape (m,)
-        Estimated propensity of each, from 0 to 1.
+        Their estimated propensities, from 0 to 1.
     n_rows : int
         Training rows, at least 3.
     weights : array-like, shape (m,), optional
-        How much each point counts; all the same by default.
+        Weights of the points, equal by default.
     level : float
-        Of the intervals, between 0 and 1.
+        Level of the intervals, between 0 and 1.
     resamples : int
-        Bootstrap resamples of the points, from which the intervals are taken. They show the scatter of the points, not
-        a bias that all of them share.
-    seed : int
-        Of the resampling.
+        Bootstrap resamples of the points, for the intervals, which do not reflect a bias shared by all points.
+    random_state : int
+        Seed of the resampling.
 
     Returns
     -------
     FittedPropensity
-        With A from 0 to 10 and B from 0.001 to 10,000. A = 0 means that propensity doesn't rise with the count.
+        With A from 0 to 10 and B from 0.001 to 10,000.
 
     Examples
     --------
@@ -143,7 +139,7 @@ def fit_jain(
         raise InputError(f"There are {len(checked)} counts and {len(values)} propensities: give one for each count.")
     ones = np.ones(len(values), np.int64)
     points = PropensityPoints(checked, values.astype(np.float64), ones, ones, int(n_rows))
-    return fit_points(points, weights=weights, level=level, resamples=resamples, seed=seed)
+    return fit_points(points, weights=weights, level=level, resamples=resamples, random_state=random_state)
 
 
 def fit_points(
@@ -152,28 +148,27 @@ def fit_points(
     weights: npt.ArrayLike | None = None,
     level: float = 0.95,
     resamples: int = 500,
-    seed: int = 0,
+    random_state: int = 0,
 ) -> FittedPropensity:
     """Fit A and B to points; see `fit_jain`."""
-    check_whole("n_rows", points.n_rows, 3)
-    check_whole("resamples", resamples)
-    check_whole("seed", seed, 0)
-    if not is_number(level) or not 0 < level < 1:
-        raise ParameterError("level", level, "must be a number between 0 and 1")
+    check("n_rows", points.n_rows, Integer(3, 2**63 - 1))
+    check("resamples", resamples, Integer(1))
+    check("random_state", random_state, Integer(0, 2**64 - 1))
+    check("level", level, Number(above=0, below=1))
     wrong = ~((points.propensities >= 0) & (points.propensities <= 1))
     if wrong.any():
         point = int(wrong.argmax())
         raise InputError(f"propensities has {points.propensities[point]:g} at {point}: it must be from 0 to 1.")
     checked = _checked_weights(weights, len(points))
     problem = _Problem(points, checked)
-    found = problem.telling_counts(np.ones(len(points), np.int64))
+    found = problem.informative_counts(np.ones(len(points), np.int64))
     if found < 3:
         raise InputError(
             "A and B can't be fitted: they need points at three or more counts other than 1 (there the model gives "
             f"1 / ln N whatever they are), and have only {found}: use more labels or smaller bins."
         )
     best = problem.fit()
-    draws = problem.fit_resamples(resamples, seed, best)
+    draws = problem.fit_resamples(resamples, random_state, best)
     fitted = FittedPropensity(a=float(best[0]), b=float(np.exp(best[1])))
     fitted.draws_ = np.column_stack([draws[:, 0], np.exp(draws[:, 1])])
     (a_low, b_low), (a_high, b_high) = np.quantile(fitted.draws_, _tails(level), axis=0)
@@ -185,38 +180,38 @@ def fit_points(
 
 
 class _Problem:
-    """Weighted least squares over points; points of equal count are one, so that its size is that of the counts."""
+    """Weighted least squares over points, grouped by their distinct counts."""
 
     def __init__(self, points: PropensityPoints, weights: Float64) -> None:
         self.levels, self.level_of_point = np.unique(points.counts, return_inverse=True)
         self.propensities, self.weights = points.propensities, weights
         self.offset = log(log(points.n_rows) - 1.0)
 
-    def telling_counts(self, times: npt.NDArray[np.int64]) -> int:
-        """Count where the points lie, each taken so many times: the counts other than 1."""
+    def informative_counts(self, times: Int64) -> int:
+        """Return the number of distinct counts other than 1 in a resample."""
         present = np.unique(self.level_of_point[times * self.weights > 0])
         return int((self.levels[present] != 1).sum())
 
     def fit(self) -> Float64:
-        """Give (A, ln B) of all points."""
+        """Return (A, ln B) of all points."""
         return self._solve([np.ones(len(self.weights), np.int64)], _STARTS).reshape(2)
 
     def fit_resamples(self, resamples: int, seed: int, start: Float64) -> Float64:
-        """Give (A, ln B) of each resample; resamples that leave them open are drawn again."""
+        """Return (A, ln B) of each resample; resamples that do not determine them are replaced."""
         rng = np.random.default_rng(seed)
         starts = np.vstack([start, _RESTARTS]) if len(self.levels) <= _MANY_LEVELS else start[None, :]
         step = max(_CELLS // len(self.levels), 1)
         sizes = [min(step, resamples - first) for first in range(0, resamples, step)]
         return np.concatenate([self._solve([self._draw(rng) for _ in range(size)], starts) for size in sizes])
 
-    def _draw(self, rng: np.random.Generator) -> npt.NDArray[np.int64]:
+    def _draw(self, rng: np.random.Generator) -> Int64:
         size = len(self.weights)
         times = np.zeros(size, np.int64)
-        while self.telling_counts(times) < 2:
+        while self.informative_counts(times) < 2:
             times = np.bincount(rng.integers(0, size, size), minlength=size)
         return times
 
-    def _solve(self, times: list[npt.NDArray[np.int64]], starts: Float64) -> Float64:
+    def _solve(self, times: list[Int64], starts: Float64) -> Float64:
         mass, target = np.empty((len(times), len(self.levels))), np.empty((len(times), len(self.levels)))
         for row, often in enumerate(times):
             weights = often * (self.weights / self.weights.max())
@@ -232,7 +227,7 @@ class _Problem:
 
 
 def _descend(place: Float64, levels: Float64, mass: Float64, target: Float64, offset: float) -> tuple[Float64, Float64]:
-    """Run Levenberg-Marquardt within the bounds for many problems at once; give places (A, ln B) and their costs."""
+    """Run Levenberg-Marquardt within the bounds for many problems together; return (A, ln B) and the cost of each."""
     damping = np.full(len(place), 1e-3)
     cost = (mass * (_curve(place, levels, offset) - target) ** 2).sum(axis=1)
     active = np.arange(len(place))
@@ -250,7 +245,7 @@ def _descend(place: Float64, levels: Float64, mass: Float64, target: Float64, of
 
 
 def _step(place: Float64, damping: Float64, levels: Float64, mass: Float64, target: Float64, offset: float) -> Float64:
-    """Move that the damped normal equations ask for; a parameter at a bound that wants to leave it stays."""
+    """Return the step of the damped normal equations; a parameter at its bound does not move beyond it."""
     b = np.exp(place[:, 1:])
     curve = _curve(place, levels, offset)
     slope = curve * (1 - curve)
@@ -268,7 +263,7 @@ def _step(place: Float64, damping: Float64, levels: Float64, mass: Float64, targ
 
 
 def _curve(place: Float64, levels: Float64, offset: float) -> Float64:
-    """Propensities of the model at `levels` for each row (A, ln B) of `place`."""
+    """Return the propensities of the model at `levels` for each row (A, ln B) of `place`."""
     b = np.exp(place[:, 1:])
     curve: Float64 = 1.0 / (1.0 + np.exp(offset - place[:, :1] * np.log((levels + b) / (1 + b))))
     return curve

@@ -1,35 +1,23 @@
-"""Loops over rows, labels and items: arrays in, arrays filled, one thread."""
+"""Kernels that count the cases from which propensities are estimated."""
 
 from __future__ import annotations
 
-import numpy as np
-import numpy.typing as npt
-
-from longtail.engine.jit import kernel
-
-Int32 = npt.NDArray[np.int32]
-Int64 = npt.NDArray[np.int64]
+from longtail.kernels.jit import kernel
+from longtail.kernels.types import Int32, Int64
 
 
 @kernel
 def count_implied(
-    indptr: Int64,
-    indices: Int32,
-    up_indptr: Int64,
-    up_indices: Int32,
-    marks: Int32,
-    stack: Int32,
-    implied: Int64,
-    recorded: Int64,
-) -> None:
+    indptr: Int64, indices: Int32, up_indptr: Int64, up_indices: Int32, marks: Int32, stack: Int32, implied: Int64,
+    recorded: Int64
+) -> None:  # fmt: skip
     """Walk from the labels of each row up to all their ancestors.
 
-    `implied` grows by 1 for each row that has a descendant of the label, `recorded` for those of them that have the
-    label too. ``indices[indptr[row]:indptr[row + 1]]`` are the labels of a row and
-    ``up_indices[up_indptr[label]:up_indptr[label + 1]]`` the parents of a label. `marks` (3 by labels) and `stack`
-    (labels) are working space, `marks` filled with -1.
+    `implied` counts for each label the rows with one of its descendants, `recorded` those of them that have the label
+    too. (`indptr`, `indices`) hold the labels of the rows, (`up_indptr`, `up_indices`) the parents of the labels;
+    `marks` (3 by labels, filled with -1) and `stack` (labels) are working space.
     """
-    has, walked, reached = marks[0], marks[1], marks[2]  # the last row in which the label was so
+    has, walked, reached = marks[0], marks[1], marks[2]  # the last row for which each was true of the label
     for row in range(len(indptr) - 1):
         depth = 0
         for position in range(indptr[row], indptr[row + 1]):
@@ -57,19 +45,14 @@ def count_implied(
 
 @kernel
 def count_substitutes(
-    indptr: Int64,
-    indices: Int32,
-    viewed_indptr: Int64,
-    viewed_indices: Int32,
-    itself: bool,
-    marks: Int32,
-    possible: Int64,
-) -> None:
-    """Count the distinct items that stand for those a label was bought with; -1 where nothing is known of one of them.
+    indptr: Int64, indices: Int32, viewed_indptr: Int64, viewed_indices: Int32, itself: bool, marks: Int32,
+    possible: Int64
+) -> None:  # fmt: skip
+    """Count the distinct items viewed along with those that a label was bought with; -1 if one of these has no views.
 
-    ``indices[indptr[label]:indptr[label + 1]]`` are the items that the label was bought with and
-    ``viewed_indices[viewed_indptr[item]:viewed_indptr[item + 1]]`` those viewed along with an item. With `itself`
-    an item stands for itself too. `marks` (items) is working space, filled with -1.
+    (`indptr`, `indices`) hold the items bought with each label, (`viewed_indptr`, `viewed_indices`) those viewed along
+    with each item; with `itself` every item counts as viewed with itself. `marks` (items, filled with -1) is working
+    space.
     """
     for label in range(len(indptr) - 1):
         found = 0

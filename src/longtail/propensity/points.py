@@ -1,15 +1,17 @@
-"""Estimated propensities of labels, gathered into bins of similar frequency: what a curve is fitted to."""
+"""Estimated propensities of labels in bins of similar frequency, to which a curve is fitted."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from longtail.errors import InputError, ParameterError
-from longtail.propensity.base import check_counts
+from longtail.kernels.types import Float64, Int64
+from longtail.propensity.models import check_counts
+from longtail.validation import Integer, check
 
 if TYPE_CHECKING:
     from longtail.propensity.fitting import FittedPropensity
@@ -19,7 +21,7 @@ Average = Literal["labels", "rows"]
 
 @dataclass(frozen=True, eq=False)
 class PropensityPoints:
-    """Bins of labels of similar frequency with their mean propensity; all arrays have one entry a bin.
+    """Bins of labels of similar frequency with their mean propensity; all arrays have one entry per bin.
 
     Parameters
     ----------
@@ -30,11 +32,11 @@ class PropensityPoints:
     n_labels : ndarray of int64
         Labels in the bin.
     support : ndarray of int64
-        Cases behind the bin: how often one of its labels should have been recorded.
+        Cases in the bin: how often one of its labels should have been recorded.
     n_rows : int
-        Training rows, those without labels included.
+        Training rows, with or without labels.
     average : {"labels", "rows"}
-        Whether each label counts the same, or each case: within the bins, and between them when a curve is fitted.
+        What has equal weight, within bins and in a fit: each label or each case.
 
     Examples
     --------
@@ -44,19 +46,18 @@ class PropensityPoints:
     (array([1., 4., 9.]), array([0.25, 0.5 , 0.75]))
     """
 
-    counts: npt.NDArray[np.float64]
-    propensities: npt.NDArray[np.float64]
-    n_labels: npt.NDArray[np.int64]
-    support: npt.NDArray[np.int64]
+    counts: Float64
+    propensities: Float64
+    n_labels: Int64
+    support: Int64
     n_rows: int
     average: Average = "labels"
 
     @property
-    def weights(self) -> npt.NDArray[np.float64]:
-        """How much each bin counts in a fit: its labels, or its cases.
+    def weights(self) -> Float64:
+        """Weight of each bin in a fit: its number of labels or cases.
 
-        Counts are noisy, and bins are made by them, so that among the rarest labels those come together that were
-        recorded more, or less, often than they would be again. Where each case counts, such bins weigh little.
+        Bins are made by noisy counts, which biases those of the rarest labels. Weighting by cases reduces the effect.
         """
         return (self.support if self.average == "rows" else self.n_labels).astype(np.float64)
 
@@ -74,10 +75,10 @@ class PropensityPoints:
         labels_per_bin: int = 20,
         average: Average = "labels",
     ) -> PropensityPoints:
-        """Sort labels by count into bins of (nearly) equally many labels and average within each.
+        """Sort labels by count into bins of (nearly) equal size and average within each.
 
-        Labels without support are left out, and so are labels with a count of 0: a label that was never recorded was
-        also never recorded where it should have been, whatever its propensity.
+        Labels without support are skipped, and so are labels with a count of 0, whose estimate would be 0 whatever
+        their propensity.
 
         Parameters
         ----------
@@ -88,13 +89,13 @@ class PropensityPoints:
         n_rows : int
             Training rows.
         labels_per_bin : int
-            Labels in a bin; what is left over is spread over the bins. Labels of equal count go by their order.
+            Labels per bin; a remainder is spread over the bins. Labels of equal count keep their order.
         average : {"labels", "rows"}
-            Whether each label counts the same, or each case. The mean of the counts is taken the same way.
+            What has equal weight: each label or each case.
         """
         if average not in get_args(Average):
             raise ParameterError("average", average, 'must be "labels" or "rows"')
-        check_whole("labels_per_bin", labels_per_bin)
+        check("labels_per_bin", labels_per_bin, Integer(1))
         counts, part, whole = check_counts(label_counts, n_rows), np.asarray(hits), np.asarray(support)
         usable = np.flatnonzero((counts > 0) & (whole > 0))
         if not len(usable):
@@ -109,7 +110,7 @@ class PropensityPoints:
         total = np.add.reduceat(weights, starts)
         means = np.exp(np.add.reduceat(weights * np.log(counts), starts) / total)
         return cls(
-            counts=np.clip(means, counts[starts], counts[starts + n_labels - 1]),  # what rounding took beyond
+            counts=np.clip(means, counts[starts], counts[starts + n_labels - 1]),  # against rounding
             propensities=np.add.reduceat(weights * (part / whole), starts) / total,
             n_labels=n_labels.astype(np.int64),
             support=np.add.reduceat(whole, starts).astype(np.int64),
@@ -118,16 +119,10 @@ class PropensityPoints:
         )
 
     def fit(
-        self, *, weights: npt.ArrayLike | None = None, level: float = 0.95, resamples: int = 500, seed: int = 0
+        self, *, weights: npt.ArrayLike | None = None, level: float = 0.95, resamples: int = 500, random_state: int = 0
     ) -> FittedPropensity:
         """Fit A and B of the model of Jain et al. to the points, by default with their `weights`; see `fit_jain`."""
         from longtail.propensity.fitting import fit_points
 
         chosen = self.weights if weights is None else weights
-        return fit_points(self, weights=chosen, level=level, resamples=resamples, seed=seed)
-
-
-def check_whole(name: str, value: Any, least: int = 1) -> None:
-    """Refuse what is not a whole number of at least `least`."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise ParameterError(name, value, f"must be a whole number of at least {least}")
+        return fit_points(self, weights=chosen, level=level, resamples=resamples, random_state=random_state)

@@ -1,4 +1,4 @@
-"""The constants A and B that are published for each data set."""
+"""The published constants A and B of each data set."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from difflib import get_close_matches
 from types import MappingProxyType
 
 from longtail.errors import ParameterError
-from longtail.propensity.base import Propensity
-from longtail.propensity.jain import JainPropensity
+from longtail.propensity.models import JainPropensity, Propensity
 
 _AMAZON = (0.6, 2.6)
 _WIKIPEDIA = (0.5, 0.4)
@@ -16,51 +15,28 @@ _OTHER = (0.55, 1.5)
 
 _NAMES: dict[tuple[float, float], tuple[str, ...]] = {
     _AMAZON: (
-        "Amazon-670K",
-        "Amazon-3M",
-        "AmazonTitles-670K",
-        "AmazonTitles-3M",
-        "LF-Amazon-131K",
-        "LF-Amazon-1.3M",
-        "LF-AmazonTitles-131K",
-        "LF-AmazonTitles-1.3M",
+        "Amazon-670K", "Amazon-3M", "AmazonTitles-670K", "AmazonTitles-3M", "LF-Amazon-131K", "LF-Amazon-1.3M",
+        "LF-AmazonTitles-131K", "LF-AmazonTitles-1.3M",
     ),
     _WIKIPEDIA: (
-        "WikiLSHTC-325K",
-        "Wikipedia-LSHTC",
-        "Wikipedia-500K",
-        "Wiki-500K",
-        "WikiTitles-500K",
-        "LF-Wikipedia-500K",
+        "WikiLSHTC-325K", "Wikipedia-LSHTC", "Wikipedia-500K", "Wiki-500K", "WikiTitles-500K", "LF-Wikipedia-500K",
         "LF-WikiTitles-500K",
     ),
     _OTHER: (
-        "AmazonCat-13K",
-        "Bibtex",
-        "Delicious",
-        "Delicious-200K",
-        "EURLex-4K",
-        "EURLex-57K",
-        "Mediamill",
-        "Wiki10-31K",
-        "Wikipedia-31K",
-        "WikiSeeAlsoTitles-350K",
-        "LF-WikiSeeAlso-320K",
-        "LF-WikiSeeAlsoTitles-320K",
-        "debian-depends",
-        "debian-tags",
-        "tate-subjects",
+        "AmazonCat-13K", "Bibtex", "Delicious", "Delicious-200K", "EURLex-4K", "EURLex-57K", "Mediamill", "Wiki10-31K",
+        "Wikipedia-31K", "WikiSeeAlsoTitles-350K", "LF-WikiSeeAlso-320K", "LF-WikiSeeAlsoTitles-320K",
+        "debian-depends", "debian-tags", "tate-subjects",
     ),
-}
+}  # fmt: skip
 
 PRESETS: Mapping[str, tuple[float, float]] = MappingProxyType(
     {name: constants for constants, names in _NAMES.items() for name in names}
 )
 """(A, B) by data set.
 
-Wikipedia and Amazon have estimates of their own in Jain et al. 2016; every other data set is measured with the mean of
-those two, by agreement. That includes AmazonCat and the see-also sets, which are neither. For Wiki10 the paper reports
-its own fit, A = 0.55 and B = 0.1, but all published figures use 0.55 and 1.5.
+Jain et al. 2016 estimate them for Wikipedia and Amazon; by convention all other data sets, AmazonCat and the see-also
+sets included, use the mean of those two. For Wiki10 the paper reports A = 0.55 and B = 0.1, but all published results
+use 0.55 and 1.5.
 """
 
 
@@ -72,7 +48,7 @@ def preset(name: str | None, *, default: JainPropensity | None = None) -> JainPr
     name : str or None
         The data set's name; case, spaces, hyphens, underscores and dots don't matter.
     default : JainPropensity, optional
-        What to return for None and for names that aren't known. Without it they are an error.
+        Returned for None and unknown names, which are an error without it.
 
     Examples
     --------
@@ -95,7 +71,7 @@ def preset(name: str | None, *, default: JainPropensity | None = None) -> JainPr
 
 
 def get_propensity(propensity: Propensity | str | None) -> Propensity:
-    """Return the propensity model that is meant: a model itself, a data set's preset, or the default for None.
+    """Return a propensity model itself, the preset of a data set, or the default for None.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Propensities from rows that were annotated twice, the second time more completely."""
+"""Propensities from a sample of rows with complete labels."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from longtail.corpus.sparse import as_indicator
+from longtail.data.sparse import as_indicator
 from longtail.errors import InputError
-from longtail.propensity.base import check_counts
+from longtail.propensity.models import check_counts
 from longtail.propensity.points import Average, PropensityPoints
 
 
@@ -22,28 +22,27 @@ def estimate_from_sample(
     labels_per_bin: int = 20,
     average: Average = "rows",
 ) -> PropensityPoints:
-    """Estimate propensities from a sample of rows whose labels were completed.
+    """Estimate propensities from a sample of rows with complete labels.
 
-    A label's propensity is the share of the rows that have it in the complete annotation that also have it in the
-    observed one. Labels that only the observed annotation has don't count.
+    The propensity of a label is the share of the rows that have it in `Y_complete` that also have it in `Y_observed`.
 
     Parameters
     ----------
     Y_observed, Y_complete : matrix, shape (n, n_labels)
         The same rows, as recorded and as completed.
     label_counts : array-like of int, shape (n_labels,), optional
-        Training rows of each label; those of `Y_observed` by default, which is right if it holds all training rows.
+        Training rows of each label; by default those of `Y_observed`, for a sample of all training rows.
     n_rows : int, optional
-        Training rows; those of `Y_observed` by default.
-    labels_per_bin : int
-        Labels of similar training count that are averaged over.
+        Training rows; by default those of `Y_observed`.
+    labels_per_bin
+        See `estimate_from_hierarchy`.
     average : {"rows", "labels"}
-        Whether each case counts the same, or each label: a sample has few cases of a rare label, often a single one.
+        What has equal weight in a bin: each case or each label. A sample has few cases of a rare label.
 
     Returns
     -------
     PropensityPoints
-        `PropensityPoints.fit` fits A and B to them.
+        Its `fit` estimates A and B.
 
     Examples
     --------
@@ -60,7 +59,7 @@ def estimate_from_sample(
         )
     n_labels = observed.shape[1]
     if (label_counts is None) != (n_rows is None):
-        raise InputError("label_counts and n_rows belong together: give both, or neither for a sample of all rows.")
+        raise InputError("label_counts and n_rows go together: give both, or neither for a sample of all rows.")
     rows = observed.shape[0] if n_rows is None else n_rows
     counts = np.bincount(observed.indices, minlength=n_labels) if label_counts is None else label_counts
     checked = check_counts(counts, rows)

@@ -1,4 +1,4 @@
-"""A propensity model as a small JSON file."""
+"""Propensity models as JSON files."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import json
 import os
 from typing import Any
 
-from longtail.corpus.streams import ByteReader, write_whole
+from longtail.data.streams import ByteReader, write_whole
 from longtail.errors import InputError, ParameterError
 from longtail.propensity.fitting import FittedPropensity
-from longtail.propensity.jain import JainPropensity
+from longtail.propensity.models import JainPropensity
 
 
 def describe_propensity(propensity: JainPropensity) -> dict[str, Any]:
-    """Say all that is known of a model, in numbers and text: its constants and, if it was fitted, how.
+    """Return the constants of a model and the figures of its fit, for JSON.
 
     Examples
     --------
@@ -58,7 +58,7 @@ def write_propensity(propensity: JainPropensity, path: str | os.PathLike[str]) -
 
 
 def read_propensity(path: str | os.PathLike[str]) -> JainPropensity:
-    """Read a model from a JSON file with ``a`` and ``b``; whatever else the file has is left alone."""
+    """Read a model from a JSON file with ``a`` and ``b``; other keys are ignored."""
     with ByteReader(path) as stream:
         data = stream.readall()
     try:
@@ -69,6 +69,6 @@ def read_propensity(path: str | os.PathLike[str]) -> JainPropensity:
         raise InputError(str(error), path=path) from None
     except (ValueError, KeyError, TypeError, RecursionError):
         raise InputError(
-            "holds no propensity model: it must be a JSON object with the numbers 'a' and 'b'.", path=path
+            "contains no propensity model: it must be a JSON object with the numbers 'a' and 'b'.", path=path
         ) from None
     return propensity

@@ -1,18 +1,18 @@
-"""Propensities from items that can stand for each other: what was bought together, out of what could have been."""
+"""Propensities from substitutes: the items bought together out of those that could have been."""
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from longtail.corpus.sparse import as_indicator
-from longtail.engine.pool import run_blocks
+from longtail.config import own_jobs
+from longtail.data.sparse import as_indicator
 from longtail.errors import InputError
+from longtail.kernels.types import Int64, UInt8
 from longtail.propensity.kernels import count_substitutes
 from longtail.propensity.points import Average, PropensityPoints
+from longtail.runtime.pool import run_blocks
 
 _BLOCK_LABELS = 1 << 14
 
@@ -25,48 +25,37 @@ def estimate_from_substitutes(
     labels_per_bin: int = 20,
     n_rows: int | None = None,
     average: Average = "labels",
-    threads: int | None = None,
+    n_jobs: int | None = None,
 ) -> PropensityPoints:
-    """Estimate propensities in item-to-item recommendation, where people look at what could take an item's place.
+    """Estimate propensities in item-to-item recommendation from items viewed as alternatives (Jain et al. 2016).
 
-    Suppose that item l was bought along with the items B, and that each of them was viewed along with others. Then l
-    could have been bought with any of those too: its propensity is the number of items in B over the number of distinct
-    items in B or viewed along with one of B. Labels are used only if for each item of B it is known what was viewed
-    along with it.
+    If label l was bought along with the items B, it could have been bought along with any item viewed along with one
+    of B. Its propensity is the size of B over the number of distinct items in B or viewed along with one of B. Labels
+    are skipped if nothing is known to have been viewed along with an item of B.
 
     Parameters
     ----------
     Y : matrix, shape (n, n_labels)
-        Recorded labels of the training rows; they give the training counts.
+        Recorded labels of the training rows, for the training counts.
     also_viewed : matrix, shape (n_items, m)
-        Items viewed along with each item; a row without entries means that nothing is known. Where it is square, rows
-        and columns are the same items, and each item stands for itself too, as it should. Otherwise an item stands for
-        itself only if its own row says so.
+        Items viewed along with each item; an empty row means unknown. If the matrix is square, its columns are the same
+        items, and each item counts as viewed along with itself.
     also_bought : matrix, shape (n_labels, n_items), optional
-        Items that each label was bought along with. Without it the rows of Y are the items (row i of `also_viewed`
-        belongs to row i of Y), and a label was bought along with the rows that have it.
-    labels_per_bin : int
-        Labels of similar frequency that are averaged over.
-    n_rows : int, optional
-        Training rows, if there are more than Y has.
+        Items that each label was bought along with. By default the rows of `Y` are the items, and a label was bought
+        along with the rows that have it.
+    labels_per_bin, n_rows, n_jobs
+        See `estimate_from_hierarchy`.
     average : {"labels", "rows"}
-        Whether each label of a bin counts the same, as in the paper, or each item that it could have been bought with.
-    threads : int, optional
-        All cores by default.
+        What has equal weight in a bin: each label, as in the paper, or each item it could have been bought with.
 
     Returns
     -------
     PropensityPoints
-        `PropensityPoints.fit` fits A and B to them.
-
-    References
-    ----------
-    Jain, Prabhu, Varma: Extreme Multi-label Loss Functions for Recommendation, Tagging, Ranking & Other Missing Label
-    Applications. KDD 2016, section 5, on Amazon.
+        Its `fit` estimates A and B.
 
     Examples
     --------
-    The label was bought along with the first of three items. People who looked at that one looked at the second:
+    The label was bought along with the first of three items, which was viewed along with the second:
 
     >>> estimate_from_substitutes([[1], [0], [0]], [[0, 1, 0], [1, 0, 0], [0, 0, 1]]).propensities
     array([0.5])
@@ -77,12 +66,13 @@ def estimate_from_substitutes(
     if bought.shape != (n_labels, n_items):
         wanted = "a row for each row of Y" if also_bought is None else "a row for each column of also_bought"
         raise InputError(
-            f"also_viewed has {n_items} rows, and what {n_labels} labels were bought along with has shape "
-            f"{bought.shape}: also_viewed must have {wanted}, and also_bought a row for each label."
+            f"also_viewed has {n_items} rows, and also_bought has shape {bought.shape} for {n_labels} labels: "
+            f"also_viewed must have {wanted}, and also_bought a row for each label."
         )
-    possible = _possible(bought, viewed, threads)
+    with own_jobs(n_jobs):
+        possible = _possible(bought, viewed)
     if not (possible > 0).any():
-        raise InputError("For no label is it known what was viewed along with all items it was bought with: give more.")
+        raise InputError("No label has views of all items that it was bought along with: give more of also_viewed.")
     return PropensityPoints.from_labels(
         np.bincount(truth.indices, minlength=n_labels),
         hits=np.minimum(np.diff(bought.indptr), np.maximum(possible, 0)),
@@ -93,32 +83,18 @@ def estimate_from_substitutes(
     )
 
 
-def _possible(bought: Any, viewed: Any, threads: int | None) -> npt.NDArray[np.int64]:
-    """Distinct items that each label could have been bought along with, -1 where that is not known."""
+def _possible(bought: Any, viewed: Any) -> Int64:
+    """Return the number of distinct items each label could have been bought along with, -1 where it is not known."""
     n_labels, (n_items, n_columns) = bought.shape[0], viewed.shape
     indptr, viewed_indptr = bought.indptr.astype(np.int64), viewed.indptr.astype(np.int64)
     possible = np.zeros(n_labels, np.int64)
 
-    def work(block: tuple[int, int], stop: npt.NDArray[np.uint8]) -> None:
+    def work(block: range, stop: UInt8) -> None:
         marks = np.full(n_columns, -1, np.int32)
-        count_substitutes(
-            indptr[block[0] : block[1] + 1],
-            bought.indices,
-            viewed_indptr,
-            viewed.indices,
-            n_items == n_columns,
-            marks,
-            possible[block[0] : block[1]],
-        )
+        ends, out = indptr[block.start : block.stop + 1], possible[block.start : block.stop]
+        count_substitutes(ends, bought.indices, viewed_indptr, viewed.indices, n_items == n_columns, marks, out)
 
-    blocks = list(pairwise([*range(0, n_labels, _BLOCK_LABELS), n_labels]))
-    for _ in run_blocks(
-        work,
-        blocks,
-        threads=threads,
-        description="counting substitutes",
-        unit="labels",
-        size=lambda block: block[1] - block[0],
-    ):
+    blocks = [range(n_labels)[first : first + _BLOCK_LABELS] for first in range(0, n_labels, _BLOCK_LABELS)]
+    for _ in run_blocks(work, blocks, description="counting substitutes", unit="labels", size=len):
         pass
     return possible

@@ -5,17 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from longtail.errors import ParameterError
-from longtail.recipes.definition import Recipe
+from longtail.recipes.definition import PropensityLike, Recipe
 from longtail.recipes.settings import configure, near
-from longtail.recipes.systems import AROUND, RANKNET, RECIPES, wrapped
+from longtail.recipes.systems import RANKNET, RECIPES, WRAPPERS, wrapped
 
 if TYPE_CHECKING:
     from longtail.learners import Learner
-    from longtail.propensity import Propensity
 
 
 def recipes() -> list[Recipe]:
-    """Every recipe, in the order in which they build on each other.
+    """Return all recipes, in the order in which they build on each other.
 
     Examples
     --------
@@ -25,23 +24,22 @@ def recipes() -> list[Recipe]:
     return list(RECIPES)
 
 
-def recipe(name: str, *, propensity: Propensity | str | None = None, **params: Any) -> Learner:
-    """Compose the system of that name, unfitted, with the constants of its paper.
+def recipe(name: str, *, propensity: PropensityLike = None, **params: Any) -> Learner:
+    """Return the unfitted learner of a recipe, with the constants of its paper.
 
     Parameters
     ----------
     name : str
         See `recipes`.
     propensity : Propensity or str, optional
-        How likely a true label was recorded, or the name of a data set with published constants; for recipes that
-        weight by it.
+        Propensity model, or the name of a data set with published constants; for recipes that weight by propensities.
     **params
-        Parameters to set otherwise, nested ones by their path: ``weighting__beta=0.99``.
+        Parameters to change, nested ones by their path: ``weighting__beta=0.99``.
 
     Examples
     --------
     >>> from longtail import recipe
-    >>> recipe("pw-cb-dismec", regularisation=0.5).regularisation
+    >>> recipe("pw-cb-dismec", C=0.5).C
     0.5
     >>> recipe("pw-dismec", propensity="Amazon-670K").weighting
     PW(propensity=JainPropensity(a=0.6, b=2.6))
@@ -50,9 +48,9 @@ def recipe(name: str, *, propensity: Propensity | str | None = None, **params: A
 
 
 def find(name: str) -> Recipe:
-    """Recipe of that name; for an unknown one, an error with the names that come near.
+    """Return the recipe of a name; for an unknown name, raise an error with similar ones.
 
-    What stands before a plus goes around the recipe behind it, whichever that is: ``ips+``, ``ranknet+``, ``taug+``.
+    The prefixes ``ips+``, ``ranknet+`` and ``taug+`` wrap any recipe.
 
     Examples
     --------
@@ -63,10 +61,10 @@ def find(name: str) -> Recipe:
     around, plus, rest = str(name).partition("+")
     if name in by_name:
         return by_name[name]
-    if plus and around == "taug" and (rest.partition("+")[0] in AROUND or rest in ("longtail-tail", "glas+ranknet")):
+    if plus and around == "taug" and (rest.partition("+")[0] in WRAPPERS or rest in ("longtail-tail", "glas+ranknet")):
         raise ParameterError("recipe", name, "must have taug+ next to what is augmented, as in ranknet+taug+bonsai")
-    if plus and around in AROUND:
+    if plus and around in WRAPPERS:
         inner = find(rest)
-        return Recipe(name, f"{AROUND[around].summary} Around {rest}.", RANKNET, wrapped(around, inner.build))
-    listed = f"{', '.join(by_name)}, or one of these behind {', '.join(f'{way}+' for way in AROUND)}"
+        return Recipe(name, f"{WRAPPERS[around].summary} Around {rest}.", RANKNET, wrapped(around, inner.build))
+    listed = f"{', '.join(by_name)}, or one of these after {', '.join(f'{way}+' for way in WRAPPERS)}"
     raise ParameterError("recipe", name, f"must be one of {listed}{near(name, by_name)}")

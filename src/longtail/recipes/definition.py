@@ -1,16 +1,17 @@
-"""What a recipe is."""
+"""The definition of a recipe."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
     from longtail.learners import Learner
     from longtail.propensity import Propensity
 
-Build = Callable[["Propensity | str | None"], "Learner"]
+PropensityLike: TypeAlias = "Propensity | str | None"
+Build: TypeAlias = Callable[["PropensityLike"], "Learner"]
 
 PW_PAPER = (
     "Qaraei, Schultheis, Gupta and Babbar: Convex Surrogates for Unbiased Loss Functions in Extreme Classification "
@@ -20,7 +21,7 @@ PW_PAPER = (
 
 @dataclass(frozen=True)
 class Recipe:
-    """A system by name.
+    """A system with a name.
 
     Parameters
     ----------
@@ -30,7 +31,7 @@ class Recipe:
     paper : str or None
         Where it was published.
     build : callable
-        ``build(propensity)`` gives the unfitted learner.
+        ``build(propensity)`` returns the unfitted learner.
     """
 
     name: str

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
-from longtail.recipes.definition import PW_PAPER, Build, Recipe
+from longtail.recipes.definition import PW_PAPER, PropensityLike, Recipe
 from longtail.recipes.settings import weighting_named
 
 if TYPE_CHECKING:
     from longtail.learners import Learner
     from longtail.learners.neural.neural_classifier import LossName
-    from longtail.propensity import Propensity
 
 _XGRANK = (
     "Xiong, Li, Duan and Du: Towards Extreme Multi-label Text Classification Through Group-wise Label Ranking. 2022."
@@ -31,156 +31,145 @@ _FASTTEXT = "Joulin, Grave, Bojanowski and Mikolov: Bag of Tricks for Efficient 
 _XML_CNN = "Liu, Chang, Wu and Yang: Deep Learning for Extreme Multi-label Text Classification. SIGIR 2017."
 
 
-def _xgrank(weighting: str | None, loss: LossName = "grank") -> Build:
-    """Constants of the paper; its backbones are three times as large as the one that is at hand without a hub.
+def _xgrank(propensity: PropensityLike, weighting: str | None = None, loss: LossName = "grank") -> Learner:
+    """Return XGrank with the constants of the paper; its backbones are three times as large as this one.
 
-    GRank's rows count by the root of their labels, so that those with many are not neglected; BCE adds up over labels.
+    With GRank, rows are weighted by the square root of their number of labels, so that those with many are not
+    neglected; BCE is a sum over labels already.
     """
-
-    def build(propensity: Propensity | str | None) -> Learner:
-        from longtail.learners import NeuralClassifier, Pretrained, RankingHead
-
-        return NeuralClassifier(
-            encoder=Pretrained("minilm", layers=5), head=RankingHead(dimensions=512, retrieved=32),
-            loss=loss, weighting=weighting and weighting_named(weighting, propensity),
-            row_power=0.5 if loss == "grank" else 0.0, rate=1e-4, head_rate=1e-3, warm_up=0.1, batch=32,
-        )  # fmt: skip
-
-    return build
-
-
-def _lightxml(propensity: Propensity | str | None) -> Learner:
-    """Constants of the paper's code; what it calls the group of a label is a cluster here."""
     from longtail.learners import NeuralClassifier, Pretrained, RankingHead
 
-    head = RankingHead(dimensions=512, texts=False, cluster_size=100, retrieved=75, ramp=False)
     return NeuralClassifier(
-        encoder=Pretrained("minilm", layers=5), head=head, loss="bce", rate=1e-4, head_rate=1e-3, warm_up=0.1,
-        batch=16, average_from=0.5,
+        encoder=Pretrained("minilm", layers=5), head=RankingHead(embedding_dim=512, retrieved=32), loss=loss,
+        weighting=weighting_named(weighting, propensity), row_power=0.5 if loss == "grank" else 0.0,
+        learning_rate=1e-4, head_learning_rate=1e-3, warmup_fraction=0.1, batch_size=32,
     )  # fmt: skip
 
 
-def _attentionxml(weighting: str | None) -> Build:
-    def build(propensity: Propensity | str | None) -> Learner:
-        from longtail.learners import AttentionHead, BiLSTM, NeuralClassifier
+def _lightxml(propensity: PropensityLike) -> Learner:
+    """Return LightXML with the constants of the paper's code; its groups of labels are called clusters here."""
+    from longtail.learners import NeuralClassifier, Pretrained, RankingHead
 
-        return NeuralClassifier(
-            encoder=BiLSTM(hidden=256, dropout=0.2, state_dropout=0.5), head=AttentionHead(hidden=(256,)), loss="bce",
-            weighting=weighting and weighting_named(weighting, propensity), rate=1e-3, head_rate=1e-3, warm_up=0.02,
-            weight_decay=0.0, batch=40, passes=15, average_from=0.5,
-        )  # fmt: skip
-
-    return build
+    return NeuralClassifier(
+        encoder=Pretrained("minilm", layers=5),
+        head=RankingHead(embedding_dim=512, texts=False, cluster_size=100, retrieved=75, ramp=False), loss="bce",
+        learning_rate=1e-4, head_learning_rate=1e-3, warmup_fraction=0.1, batch_size=16, average_from=0.5,
+    )  # fmt: skip
 
 
-def _aplc(weighting: str | None) -> Build:
-    def build(propensity: Propensity | str | None) -> Learner:
-        from longtail.learners import AdaptiveHead, NeuralClassifier, Pretrained
+def _attentionxml(propensity: PropensityLike, weighting: str | None = None) -> Learner:
+    from longtail.learners import AttentionHead, BiLSTM, NeuralClassifier
 
-        return NeuralClassifier(
-            encoder=Pretrained("minilm", layers=1), head=AdaptiveHead(clusters=2, hidden=768, shrink=2), loss="bce",
-            weighting=weighting and weighting_named(weighting, propensity), rate=5e-5, head_rate=2e-3, batch=12,
-            passes=8,
-        )  # fmt: skip
-
-    return build
+    return NeuralClassifier(
+        encoder=BiLSTM(hidden_size=256, dropout=0.2, state_dropout=0.5),
+        head=AttentionHead(hidden_layer_sizes=(256,)), loss="bce", weighting=weighting_named(weighting, propensity),
+        learning_rate=1e-3, head_learning_rate=1e-3, warmup_fraction=0.02, weight_decay=0.0, batch_size=40, epochs=15,
+        average_from=0.5,
+    )  # fmt: skip
 
 
-def _xml_cnn(propensity: Propensity | str | None) -> Learner:
+def _aplc(propensity: PropensityLike, weighting: str | None = None) -> Learner:
+    from longtail.learners import AdaptiveHead, NeuralClassifier, Pretrained
+
+    return NeuralClassifier(
+        encoder=Pretrained("minilm", layers=1), head=AdaptiveHead(n_clusters=2, hidden_size=768, shrink=2), loss="bce",
+        weighting=weighting_named(weighting, propensity), learning_rate=5e-5, head_learning_rate=2e-3, batch_size=12,
+        epochs=8,
+    )  # fmt: skip
+
+
+def _xml_cnn(propensity: PropensityLike) -> Learner:
     from longtail.learners import CNN, NeuralClassifier, RankingHead
 
     return NeuralClassifier(
-        encoder=CNN(filters=128, sizes=(2, 4, 8), parts=8, hidden=512, dropout=0.25),
-        head=RankingHead(dimensions=512, texts=False, cluster_size=None), loss="bce", rate=1e-3, head_rate=1e-3,
-        warm_up=0.02, weight_decay=0.0, batch=64, passes=15,
+        encoder=CNN(n_filters=128, kernel_sizes=(2, 4, 8), pool_chunks=8, hidden_size=512, dropout=0.25),
+        head=RankingHead(embedding_dim=512, texts=False, cluster_size=None), loss="bce",
+        learning_rate=1e-3, head_learning_rate=1e-3, warmup_fraction=0.02, weight_decay=0.0, batch_size=64, epochs=15,
     )  # fmt: skip
 
 
-def _word_bag(propensity: Propensity | str | None) -> Learner:
+def _word_bag(propensity: PropensityLike) -> Learner:
     from longtail.learners import NeuralClassifier, RankingHead, WordBag
 
     return NeuralClassifier(
-        encoder=WordBag(dimensions=512, dropout=0.3), head=RankingHead(dimensions=512, texts=False, cluster_size=None),
-        loss="bce", rate=6e-3, head_rate=6e-3, warm_up=0.05, weight_decay=0.0, batch=128, at_once=128, passes=14,
+        encoder=WordBag(embedding_dim=512, dropout=0.3),
+        head=RankingHead(embedding_dim=512, texts=False, cluster_size=None), loss="bce",
+        learning_rate=6e-3, head_learning_rate=6e-3, warmup_fraction=0.05, weight_decay=0.0, batch_size=128,
+        micro_batch_size=128, epochs=14,
     )  # fmt: skip
 
 
 NETWORKS = (
     Recipe(
         "xgrank",
-        "A transformer, and labels in clusters that are retrieved and then ranked, the true ones against the others.",
+        "A transformer; label clusters are retrieved, and their labels ranked by a group-wise loss.",
         _XGRANK,
-        _xgrank(None),
+        _xgrank,
     ),
     Recipe(
         "pw-xgrank",
-        "xgrank whose true labels cost 2/p - 1, scaled to a mean of 1.",
+        "xgrank with costs 2/p - 1 for true labels, scaled to a mean of 1.",
         PW_PAPER,
-        _xgrank("pw"),
+        partial(_xgrank, weighting="pw"),
     ),
     Recipe(
         "pw-cb-xgrank",
-        "pw-xgrank with costs balanced by label frequency, beta = 0.9, for the rare labels.",
+        "pw-xgrank with class-balanced costs, beta = 0.9, for rare labels.",
         PW_PAPER,
-        _xgrank("pw-cb"),
+        partial(_xgrank, weighting="pw-cb"),
     ),
     Recipe(
         "xgrank-bce",
-        "xgrank with each label on its own: what its loss is compared with.",
+        "xgrank with binary cross-entropy, as a baseline for its loss.",
         _XGRANK,
-        _xgrank(None, loss="bce"),
+        partial(_xgrank, loss="bce"),
     ),
     Recipe(
         "lightxml",
-        "A transformer, and clusters of labels whose retriever gives the negatives; each label on its own.",
+        "A transformer with binary cross-entropy; the retriever of label clusters gives the negatives.",
         _LIGHTXML,
         _lightxml,
     ),
     Recipe(
         "attentionxml",
-        "A BiLSTM over words at which each label looks with attention of its own; level by level for many labels.",
+        "A BiLSTM over words with label-wise attention; level by level for many labels.",
         _ATTENTIONXML,
-        _attentionxml(None),
+        _attentionxml,
     ),
     Recipe(
         "pw-attentionxml",
-        "attentionxml whose true labels cost 2/p - 1, scaled to a mean of 1; clusters by their own counts.",
+        "attentionxml with costs 2/p - 1 for true labels, scaled to a mean of 1; clusters by their own counts.",
         PW_PAPER,
-        _attentionxml("pw"),
+        partial(_attentionxml, weighting="pw"),
     ),
     Recipe(
         "pw-cb-attentionxml",
-        "pw-attentionxml with costs balanced by label frequency, beta = 0.9, for the rare labels.",
+        "pw-attentionxml with class-balanced costs, beta = 0.9, for rare labels.",
         PW_PAPER,
-        _attentionxml("pw-cb"),
+        partial(_attentionxml, weighting="pw-cb"),
     ),
     Recipe(
         "aplc-xlnet",
-        "A transformer; frequent labels at once, rare ones behind gates, in ever thinner layers.",
+        "A transformer with an adaptive head: rare labels in clusters, with ever smaller layers.",
         _APLC,
-        _aplc(None),
+        _aplc,
     ),
     Recipe(
         "pw-aplc-xlnet",
-        "aplc-xlnet whose true labels cost 2/p - 1, scaled in each cluster.",
+        "aplc-xlnet with costs 2/p - 1 for true labels, scaled in each cluster.",
         PW_PAPER,
-        _aplc("pw"),
+        partial(_aplc, weighting="pw"),
     ),
     Recipe(
         "pw-cb-aplc-xlnet",
-        "pw-aplc-xlnet with costs balanced by label frequency, beta = 0.9, for the rare labels.",
+        "pw-aplc-xlnet with class-balanced costs, beta = 0.9, for rare labels.",
         PW_PAPER,
-        _aplc("pw-cb"),
+        partial(_aplc, weighting="pw-cb"),
     ),
-    Recipe(
-        "xml-cnn",
-        "Convolutions over words, pooled by their largest values in eight parts of a text.",
-        _XML_CNN,
-        _xml_cnn,
-    ),
+    Recipe("xml-cnn", "Convolutions over words, max-pooled in eight parts of a text.", _XML_CNN, _xml_cnn),
     Recipe(
         "word-bag",
-        "Vectors of words, weighted by how rare they are and added up: the network that takes minutes on a CPU.",
+        "A weighted sum of word vectors, as in fastText: the network that takes minutes on a CPU.",
         _FASTTEXT,
         _word_bag,
     ),

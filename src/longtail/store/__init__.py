@@ -1,4 +1,4 @@
-"""What is kept: the model directory, its versions and checksums, and memory-mapped loading."""
+"""Saved models: the model directory, its format versions and checksums, and memory-mapped loading."""
 
 from longtail.store.model import Model, load
 from longtail.store.registry import register

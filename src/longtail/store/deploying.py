@@ -1,55 +1,47 @@
-"""Models of networks on their way to where they are used: with weights of eight bits, or as an ONNX file."""
+"""Deployment of models with networks: int8 weights, or an ONNX file."""
 
 from __future__ import annotations
 
-import copy
 from dataclasses import replace
 from os import PathLike
-from typing import Any
 
 from longtail.errors import InputError
-from longtail.learners import Blend, Learner, NeuralClassifier
+from longtail.learners import Learner, NeuralClassifier
 from longtail.store.model import Model
 
 
 def quantised(model: Model) -> Model:
-    """Give a model whose networks have weights of eight bits; everything else is shared with the one given.
+    """Return a model whose networks have int8 weights; everything else is shared with the given model.
 
     Raises
     ------
     InputError
-        When the model has no networks, or they have such weights already.
+        When the model has no networks, or they have int8 weights already.
     """
-    if _network_of(model).precision_ == "int8":
-        raise InputError("The model has weights of eight bits already.")
+    if all(network.precision_ == "int8" for network in _networks_of(model)):
+        raise InputError("The model has int8 weights already.")
     return replace(model, learner=_copied(model.learner))
 
 
 def export_onnx(model: Model, path: str | PathLike[str]) -> float:
-    """Write the network of a model as an ONNX file; gives the largest difference between its scores and torch's.
+    """Write the network of a model as an ONNX file; return the largest difference between its scores and torch's.
 
-    What goes around the network, such as RankNet or the tail dial, is not in the file.
+    Learners around the network, such as RankNet or the tail dial, are not part of the file.
     """
-    return _network_of(model).export_onnx(path)
+    network, *others = _networks_of(model)
+    if others:
+        raise InputError(f"The model has {1 + len(others)} networks: export them one by one, before they are blended.")
+    return network.export_onnx(path)
 
 
-def _copied(learner: Any) -> Any:
+def _copied(learner: Learner) -> Learner:
     if isinstance(learner, NeuralClassifier):
         return learner.quantised()
-    found = copy.copy(learner)
-    for name, part in vars(learner).items():
-        if isinstance(part, Learner) and name.endswith("_"):
-            setattr(found, name, _copied(part))
+    return learner._with_inside(_copied)
+
+
+def _networks_of(model: Model) -> list[NeuralClassifier]:
+    found = [part for _, part in model.learner.parts(fitted=True) if isinstance(part, NeuralClassifier)]
+    if not found:
+        raise InputError("The model has no networks: use a model of a recipe such as xgrank.")
     return found
-
-
-def _network_of(model: Model) -> NeuralClassifier:
-    waiting: list[Any] = [model.learner]
-    while waiting:
-        part = waiting.pop()
-        if isinstance(part, NeuralClassifier):
-            return part
-        waiting += [inner for name, inner in vars(part).items() if isinstance(inner, Learner) and name.endswith("_")]
-    if isinstance(model.learner, Blend):
-        raise InputError("The model is a blend: do this with its networks, one by one, before they are blended.")
-    raise InputError("The model has no networks: this is for models of recipes such as xgrank.")

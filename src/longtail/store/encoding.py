@@ -21,12 +21,13 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from longtail.engine.tensors import Tensors
 from longtail.errors import ModelError
+from longtail.runtime.tensors import Tensors
 from longtail.store.files import FileReader, FileWriter
 from longtail.store.registry import class_of, name_of
 
 _LONG_LIST = 32
+_OF_THE_RUN = ("n_jobs", "device")  # parameters that are settings of a run, not of a model
 _SPARSE = {
     ("csr", True): sp.csr_array,
     ("csc", True): sp.csc_array,
@@ -36,13 +37,13 @@ _SPARSE = {
 
 
 def stored_attributes(cls: type[Any]) -> list[str]:
-    """Fitted attributes that a model keeps of a class: `_stored` of the class and of its base classes."""
+    """Return the fitted attributes of a class that are saved: `_stored` of the class and of its base classes."""
     names = (name for base in reversed(cls.__mro__) for name in vars(base).get("_stored", ()))
     return list(dict.fromkeys(names))
 
 
 def encode(value: Any, name: str, files: FileWriter) -> Any:
-    """Turn a value into JSON; arrays and long lists of text go into files that are called after `name`."""
+    """Return a value as JSON; arrays and long lists of text are written to files named after `name`."""
     if value is None or isinstance(value, bool | int | str):
         return str(value) if isinstance(value, str) else value
     if isinstance(value, float | np.floating):
@@ -74,7 +75,7 @@ def encode(value: Any, name: str, files: FileWriter) -> Any:
 
 
 def decode(value: Any, files: FileReader) -> Any:
-    """Turn JSON back into what `encode` was given."""
+    """Return the value that `encode` was given."""
     if isinstance(value, list):
         return [decode(item, files) for item in value]
     if not isinstance(value, dict):
@@ -95,12 +96,12 @@ def decode(value: Any, files: FileReader) -> Any:
         return {key: decode(item, files) for key, item in value["dict"].items()}
     if "float" in value:
         return float(value["float"])
-    raise ModelError(f"The model holds a value of the unknown kind {next(iter(value), '')!r}: upgrade longtail.")
+    raise ModelError(f"The model contains a value of the unknown kind {next(iter(value), '')!r}: upgrade longtail.")
 
 
 def _encode_array(array: Any, name: str, files: FileWriter) -> dict[str, Any]:
     if array.dtype.hasobject:
-        raise ModelError(f"{name} is an array of Python objects, which a model can't hold: use numbers.")
+        raise ModelError(f"{name} is an array of Python objects, which a model can't contain: use numbers.")
     return {"array": files.array(name, array), "dtype": array.dtype.str, "shape": list(array.shape)}
 
 
@@ -123,7 +124,7 @@ def _encode_sparse(matrix: Any, name: str, files: FileWriter) -> dict[str, Any]:
 def _decode_sparse(value: dict[str, Any], files: FileReader) -> Any:
     data, indices, indptr = (decode(value[part], files) for part in ("data", "indices", "indptr"))
     matrix: Any = _SPARSE[value["sparse"], value["is_array"]](tuple(value["shape"]), dtype=data.dtype)
-    # The constructor that takes the three arrays may read and copy them all; these stay mapped.
+    # Passing the three arrays to the constructor may read and copy them; set like this they stay mapped.
     matrix.data, matrix.indices, matrix.indptr = data, indices, indptr
     matrix.check_format(full_check=False)
     if value["canonical"]:
@@ -135,7 +136,9 @@ def _encode_object(value: Any, name: str, files: FileWriter) -> dict[str, Any]:
     cls = type(value)
     encoded: dict[str, Any] = {"object": name_of(cls)}
     encoded["params"] = {
-        key: encode(item, f"{name}.{key}", files) for key, item in value.get_params(deep=False).items()
+        key: encode(item, f"{name}.{key}", files)
+        for key, item in value.get_params(deep=False).items()
+        if key not in _OF_THE_RUN
     }
     state = {key: getattr(value, key) for key in stored_attributes(cls) if hasattr(value, key)}
     if state:
@@ -144,12 +147,16 @@ def _encode_object(value: Any, name: str, files: FileWriter) -> dict[str, Any]:
 
 
 def _decode_object(value: dict[str, Any], files: FileReader) -> Any:
-    """Make the object again; parameters and attributes that its class doesn't have are left out."""
+    """Recreate an object; parameters and attributes that its class doesn't have are an error."""
     cls = class_of(value["object"])
-    accepted = inspect.signature(cls).parameters
-    made = cls(**{key: decode(item, files) for key, item in value["params"].items() if key in accepted})
-    stored = stored_attributes(cls)
-    for key, item in value.get("state", {}).items():
-        if key in stored:
-            setattr(made, key, decode(item, files))
+    params, state = value["params"], value.get("state", {})
+    unknown = [*(params.keys() - inspect.signature(cls).parameters), *(state.keys() - stored_attributes(cls))]
+    if unknown:
+        raise ModelError(
+            f"The model contains a {value['object']} with {min(unknown)}, which this version of longtail doesn't "
+            "know: upgrade longtail, or train the model again."
+        )
+    made = cls(**{key: decode(item, files) for key, item in params.items()})
+    for key, item in state.items():
+        setattr(made, key, decode(item, files))
     return made

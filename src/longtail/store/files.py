@@ -14,15 +14,15 @@ from typing import Any, BinaryIO
 import numpy as np
 import numpy.typing as npt
 
-from longtail.engine.tensors import Tensors
 from longtail.errors import MissingExtraError, ModelError
+from longtail.runtime.tensors import Tensors
 
 HASH_ALWAYS = 128 << 20
-"""Files up to this many bytes are hashed at every load; larger ones only when asked, to keep loading fast."""
+"""Files up to this many bytes are always hashed when loading; larger ones only on request, to keep loading fast."""
 
 
 class _HashedFile:
-    """What `np.lib.format` needs of a file, and the checksum on the way."""
+    """A file as `np.lib.format` needs it, which computes its checksum as it is written."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -36,7 +36,7 @@ class _HashedFile:
 
 
 class FileWriter:
-    """Writes the files of one model and remembers what it wrote."""
+    """Writes the files of one model and records their sizes and checksums."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -50,7 +50,7 @@ class FileWriter:
         return file_name
 
     def texts(self, name: str, texts: list[str]) -> str:
-        """Write a list of texts as a JSON array, one text a line, and return the file's name."""
+        """Write a list of texts as a JSON array, one text per line, and return the file's name."""
         file_name = f"{name}.json"
         lines = ",\n".join(json.dumps(text, ensure_ascii=False) for text in texts)
         with self._open(file_name) as file:
@@ -69,7 +69,7 @@ class FileWriter:
     @contextmanager
     def _open(self, file_name: str) -> Iterator[_HashedFile]:
         if file_name in self.written:
-            raise ModelError(f"Two parts of the model want the file {file_name}: give them other names.")
+            raise ModelError(f"Two parts of the model use the file {file_name}: give them different names.")
         with open(self.directory / file_name, "xb") as file:
             hashed = _HashedFile(file)
             yield hashed
@@ -79,7 +79,7 @@ class FileWriter:
 
 
 class FileReader:
-    """Reads the files of one model after it has checked all of them."""
+    """Checks the files of one model, then reads them."""
 
     def __init__(self, directory: Path, listed: Mapping[str, Mapping[str, Any]], *, verify: bool = False) -> None:
         self.directory = directory
@@ -95,7 +95,7 @@ class FileReader:
         except (ValueError, OSError, EOFError, TypeError, KeyError, SyntaxError):
             raise _damaged(path, "is not a readable array") from None
         if array.dtype.str != dtype or list(array.shape) != shape:
-            raise _damaged(path, f"holds {array.dtype.str} {list(array.shape)} in place of {dtype} {shape}")
+            raise _damaged(path, f"holds {array.dtype.str} {list(array.shape)}, expected {dtype} {shape}")
         return np.asarray(array)
 
     def tensors(self, file_name: str) -> Tensors:
@@ -109,7 +109,7 @@ class FileReader:
         try:
             return Tensors(load_file(path))
         except (SafetensorError, OSError, ValueError, KeyError):
-            raise _damaged(path, "holds no readable tensors") from None
+            raise _damaged(path, "contains no readable tensors") from None
 
     def texts(self, file_name: str) -> list[str]:
         """Read a list of texts."""
@@ -130,16 +130,16 @@ class FileReader:
     def _check(self, file_name: str, expected: Mapping[str, Any], verify: bool) -> None:
         if Path(file_name).name != file_name or file_name in ("", ".", ".."):
             raise ModelError(
-                f"{self.directory / 'model.json'} lists {file_name!r}, which is not a name of a file in it."
+                f"{self.directory / 'model.json'} lists {file_name!r}, which is not the name of a file beside it."
             )
         path = self.directory / file_name
         if not path.is_file():
             raise ModelError(f"{path} is missing: copy the model again, all of its files.")
         size = path.stat().st_size
         if size != expected["bytes"]:
-            raise _damaged(path, f"has {size:,} bytes in place of {expected['bytes']:,}")
+            raise _damaged(path, f"has {size:,} bytes, expected {expected['bytes']:,}")
         if (verify or size <= HASH_ALWAYS) and _sha256(path) != expected["sha256"]:
-            raise _damaged(path, "was changed: its checksum is wrong")
+            raise _damaged(path, "was changed, its checksum is wrong")
 
 
 def _sha256(path: Path) -> str:
@@ -148,4 +148,4 @@ def _sha256(path: Path) -> str:
 
 
 def _damaged(path: Path, what: str) -> ModelError:
-    return ModelError(f"{path} {what}: copy the model again or train it anew.")
+    return ModelError(f"{path} {what}: copy the model again or train it again.")

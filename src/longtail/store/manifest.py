@@ -1,4 +1,4 @@
-"""model.json: what the directory holds, who wrote it, and the checksums of all files."""
+"""model.json: the contents of a model directory, the versions that wrote it, and the checksums of all files."""
 
 from __future__ import annotations
 
@@ -6,21 +6,23 @@ import hashlib
 import json
 import os
 import platform
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from longtail import __version__
-from longtail.engine.directory import replacing
-from longtail.engine.disk import writing
 from longtail.errors import ModelError
+from longtail.runtime.disk import replacing, writing
 from longtail.store.encoding import decode, encode
 from longtail.store.files import FileReader, FileWriter
+from longtail.store.upgrades import upgraded
 
 MANIFEST = "model.json"
 FORMAT = "longtail model"
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 
 
 def write_model(contents: dict[str, Any], path: Path) -> None:
@@ -46,21 +48,32 @@ def write_model(contents: dict[str, Any], path: Path) -> None:
 def read_model(path: Path, *, verify: bool = False) -> dict[str, Any]:
     """Read the named values of a model directory.
 
-    Every file's size is compared with model.json, as are the checksums of model.json itself and of files up to 128 MB.
-    Larger files stay on disk, mapped into memory; `verify` reads them too and compares their checksums.
+    Sizes are always checked, and checksums of model.json and of files up to 128 MB. Larger files stay on disk, mapped
+    into memory; `verify` reads them too and checks their checksums.
     """
     manifest = _read_manifest(path)
-    try:
+    with _usable(path):
         files = _check_files(manifest, path, verify=verify)
-        return {name: decode(value, files) for name, value in manifest["model"].items()}
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise ModelError(f"{path / MANIFEST} is not a usable model: {error}.") from error
+        held = upgraded(manifest["model"], manifest["format_version"])
+        return {name: decode(value, files) for name, value in held.items()}
 
 
 def check_model(path: Path) -> None:
-    """Compare the size and checksum of every file of a model directory with model.json, and load nothing."""
-    try:
+    """Check the size and checksum of every file of a model directory, without loading the model."""
+    with _usable(path):
         _check_files(_read_manifest(path), path, verify=True)
+
+
+def model_checksum(path: Path) -> str:
+    """Return the checksum of a model, as its model.json states it: it identifies one version of the model."""
+    with _usable(path):
+        return str(_read_manifest(path)["checksum"])
+
+
+@contextmanager
+def _usable(path: Path) -> Iterator[None]:
+    try:
+        yield
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ModelError(f"{path / MANIFEST} is not a usable model: {error}.") from error
 
@@ -74,16 +87,16 @@ def _check_files(manifest: dict[str, Any], path: Path, *, verify: bool) -> FileR
         )
     if manifest.pop("checksum", None) != _checksum(manifest):
         raise ModelError(
-            f"{path / MANIFEST} was changed: its checksum is wrong: copy the model again or train it anew."
+            f"{path / MANIFEST} was changed, its checksum is wrong: copy the model again or train it again."
         )
     return FileReader(path, manifest["files"], verify=verify)
 
 
 def check_target(path: Path) -> None:
-    """Refuse a place where a model can't be written, or where something other than a model would be lost."""
+    """Refuse a path that can't be written to, or where something other than a model would be lost."""
     path = path.resolve()
     if not path.parent.is_dir():
-        raise ModelError(f"{path.parent} is not a directory: make it first, or write the model elsewhere.")
+        raise ModelError(f"{path.parent} is not a directory: create it, or write the model elsewhere.")
     if not os.access(path.parent, os.W_OK | os.X_OK):
         raise ModelError(f"{path.parent} can't be written to: write the model elsewhere.")
     if not path.exists():
@@ -97,11 +110,11 @@ def check_target(path: Path) -> None:
         belonging = {MANIFEST, *_read_manifest(path)["files"]}
     except (ModelError, KeyError, TypeError):
         raise ModelError(
-            f"{path} holds {min(present)} and is not a longtail model: choose another place or remove it."
+            f"{path} holds {min(present)} and is not a longtail model: choose another path or remove it."
         ) from None
     if present - belonging:
         raise ModelError(
-            f"{path} also holds {min(present - belonging)}, which is no part of its model: move it away first."
+            f"{path} also holds {min(present - belonging)}, which is not part of the model: move it away first."
         )
 
 
@@ -114,7 +127,9 @@ def _read_manifest(path: Path) -> dict[str, Any]:
     except FileNotFoundError:
         raise ModelError(f"{path} has no {MANIFEST}, so it is not a longtail model.") from None
     except ValueError:
-        raise ModelError(f"{path / MANIFEST} is cut off or damaged: copy the model again or train it anew.") from None
+        raise ModelError(
+            f"{path / MANIFEST} is truncated or damaged: copy the model again or train it again."
+        ) from None
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise ModelError(f"{path / MANIFEST} doesn't describe a longtail model.")
     return manifest

@@ -1,13 +1,18 @@
-"""Per-label costs from propensities and counts: the correction for the tail that any learner takes as a parameter."""
+"""Costs per label from propensities and counts: the correction for the tail that any learner takes as a parameter."""
 
 from longtail.errors import ParameterError
 from longtail.propensity import Propensity
-from longtail.weighting.base import PropensityWeighting, Weighting
-from longtail.weighting.class_balanced import ClassBalanced, class_balanced_factor
-from longtail.weighting.costs import Costs
-from longtail.weighting.frequency import LogFrequency, PowerFrequency
-from longtail.weighting.none import NoWeighting
-from longtail.weighting.propensity_weighted import PW, InversePropensity, PWcb
+from longtail.weighting.base import Costs, PropensityWeighting, Weighting
+from longtail.weighting.weightings import (
+    PW,
+    ClassBalanced,
+    InversePropensity,
+    LogFrequency,
+    NoWeighting,
+    PowerFrequency,
+    PWcb,
+    class_balanced_factor,
+)
 
 __all__ = [
     "PW",
@@ -39,9 +44,9 @@ def get_weighting(weighting: str | Weighting | None, *, propensity: Propensity |
     ----------
     weighting : str, Weighting or None
         "none", "pw", "pw-cb", "inverse-propensity", "class-balanced", "log-frequency" or "power-frequency"; or an
-        object, which is returned as it is.
+        object, which is returned unchanged.
     propensity : Propensity or str, optional
-        Given to the named weighting if it uses one, left aside if it doesn't.
+        For a named weighting that uses one; ignored by the others.
 
     Examples
     --------

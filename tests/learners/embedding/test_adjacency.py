@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from longtail.errors import ParameterError
 from longtail.learners.embedding.adjacency import LabelGraph
 
 # Label 0 in rows 0 1 2 3, label 1 in rows 0 1, label 2 in rows 3 4; of six rows.
@@ -52,8 +51,3 @@ def test_the_default_is_that_of_the_paper():
     wanted = (together @ inverse + inverse @ together) / 2
     found = LabelGraph(sp.csr_array(labels)).among(np.arange(12, dtype=np.int32))
     np.testing.assert_allclose(found, wanted, rtol=1e-6)
-
-
-def test_an_unknown_measure_is_refused():
-    with pytest.raises(ParameterError, match="arithmetic, geometric, pmi, jaccard"):
-        LabelGraph(Y, "cosine")

@@ -7,8 +7,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the embeddings are trained with torch")
 
-from longtail.errors import ParameterError  # noqa: E402
-from longtail.learners.embedding.losses import LOSSES, Step, check_loss  # noqa: E402
+from longtail.learners.embedding.losses import LOSSES, EmbeddingScores  # noqa: E402
 
 TRUTH = np.array([[1, 0, 1, 0, 0], [0, 1, 0, 0, 0], [0, 0, 0, 0, 0]], np.float64)
 CHOSEN = np.array([2, 1, -1])
@@ -23,7 +22,7 @@ def scores():
 
 def loss_of(name, scores, costs=COSTS, scale=SCALE, shift=SHIFT):
     tensors = [torch.as_tensor(part) for part in (scores, TRUTH, CHOSEN, costs, np.array([scale]), np.array([shift]))]
-    return LOSSES[name](Step(*tensors, MARGIN, MINED))
+    return LOSSES[name](EmbeddingScores(*tensors, MARGIN, MINED))
 
 
 def logistic(scores):
@@ -80,8 +79,3 @@ def test_a_row_without_labels_has_no_positive_part(name, scores):
     other[2] += 0.1
     changed = float(loss_of(name, other)) != float(loss_of(name, scores))
     assert changed == (name == "logistic")
-
-
-def test_unknown_names_are_refused():
-    with pytest.raises(ParameterError, match="logistic, softmax, margin, negative-mining"):
-        check_loss("hinge")

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from longtail.engine.topk import TopK
-from longtail.learners.embedding.search import LabelIndex, Lanes, Link, exact_topk, kind_of_index, serves
-from longtail.learners.links import fit_link
+from longtail.learners.embedding.search import MAX_K, Lanes, PlattScaling, VectorIndex, exact_topk, kind_of_index
+from longtail.learners.platt import fit_platt
+from longtail.topk import TopK
 from tests.learners.rankings import assert_best, assert_ranked
 
-PLAIN = Link(np.float32(1), np.float32(0))
+PLAIN = PlattScaling(np.float32(1), np.float32(0))
 
 
 def clustered(n, width, seed=0, clusters=60):
@@ -28,7 +28,7 @@ def test_the_exact_search_is_a_sort(n):
     known = np.arange(n) % 7 != 2
     lanes = Lanes.of(vectors, known)
     assert len(lanes.labels) % 64 == 0
-    top = exact_topk(queries, lanes, Link(np.float32(3), np.float32(-1)), 9, None)
+    top = exact_topk(queries, lanes, PlattScaling(np.float32(3), np.float32(-1)), 9, None)
     scores = 3 * queries @ vectors.T - 1
     assert_best(top, [{int(label): float(row[label]) for label in np.flatnonzero(known)} for row in scores])
 
@@ -37,7 +37,7 @@ def test_the_exact_search_with_restrictions_and_factors():
     vectors, queries = clustered(300, 8), clustered(4, 8, seed=1)
     rng = np.random.default_rng(2)
     allowed, factors = rng.random(300) < 0.4, rng.uniform(1, 9, 300).astype(np.float32)
-    lanes, link = Lanes.of(vectors, np.ones(300, bool)), Link(np.float32(2), np.float32(0.5))
+    lanes, link = Lanes.of(vectors, np.ones(300, bool)), PlattScaling(np.float32(2), np.float32(0.5))
     scores = 2 * queries @ vectors.T + 0.5
     admitted = np.flatnonzero(allowed)
     top = exact_topk(queries, lanes, link, 12, allowed)
@@ -52,14 +52,14 @@ def test_an_index_finds_almost_all_of_the_best(kind):
     pytest.importorskip("faiss", reason="the index is one of faiss")
     vectors, queries = clustered(6000, 24), clustered(200, 24, seed=1)
     lanes = Lanes.of(vectors, np.arange(6000) != 17)
-    index = LabelIndex.build(lanes, kind, queries[:100], seed=0)
+    index = VectorIndex.build(lanes, kind, queries[:100], seed=0)
     assert index.recall >= 0.99
     exact, found = exact_topk(queries, lanes, PLAIN, 10, None), index.topk(queries, lanes, PLAIN, 10)
     assert_ranked(found, 200, 10)
     assert index.recall_of(queries[100:], exact.labels[100:], lanes) > 0.97  # of rows it wasn't set up with
     assert 17 not in found.labels
     assert np.isclose(found.scores, exact.scores, atol=1e-5).mean() > 0.97
-    again = LabelIndex.from_bytes(index.to_bytes(), kind, index.effort, index.recall)
+    again = VectorIndex.from_bytes(index.to_bytes(), kind, index.effort, index.recall)
     np.testing.assert_array_equal(again.topk(queries, lanes, PLAIN, 10).labels, found.labels)
 
 
@@ -67,9 +67,9 @@ def test_rows_for_which_an_index_finds_too_few_labels_are_searched_through(monke
     pytest.importorskip("faiss", reason="the index is one of faiss")
     vectors, queries = clustered(6000, 24), clustered(20, 24, seed=1)
     lanes = Lanes.of(vectors, np.ones(6000, bool))
-    index = LabelIndex.build(lanes, "ivf", queries, seed=0)
+    index = VectorIndex.build(lanes, "ivf", queries, seed=0)
     index.effort = 1
-    monkeypatch.setattr("longtail.learners.embedding.search.RECALL_PLACES", 200)  # so that one cell is visited
+    monkeypatch.setattr("longtail.learners.embedding.search.RECALL_CUTOFF", 200)  # so that one cell is visited
     assert (index.candidates(queries, 200, lanes) < 0).any()
     found = index.topk(queries, lanes, PLAIN, 200)
     assert (found.labels >= 0).all()
@@ -80,17 +80,16 @@ def test_no_index_where_none_is_good_enough():
     pytest.importorskip("faiss", reason="the index is one of faiss")
     vectors = clustered(2000, 16)
     lanes = Lanes.of(vectors, np.ones(2000, bool))
-    assert LabelIndex.build(lanes, "hnsw", clustered(50, 16, seed=1), seed=0, wanted=1.01) is None
+    assert VectorIndex.build(lanes, "hnsw", clustered(50, 16, seed=1), seed=0, wanted=1.01) is None
     empty = Lanes.of(vectors[:5], np.zeros(5, bool))
-    assert LabelIndex.build(empty, "hnsw", vectors[:3], seed=0) is None
+    assert VectorIndex.build(empty, "hnsw", vectors[:3], seed=0) is None
 
 
 def test_which_search_is_taken():
     assert kind_of_index("auto", 49_999) is None
     assert kind_of_index("exact", 10**7) is None
     assert kind_of_index("hnsw", 10) == "hnsw"
-    assert serves(10)
-    assert not serves(100_000)
+    assert 10 <= MAX_K < 100_000
     pytest.importorskip("faiss", reason="the index is one of faiss")
     assert kind_of_index("auto", 100_000) == "hnsw"
     assert kind_of_index("auto", 3_000_000) == "ivf"
@@ -104,7 +103,7 @@ def test_a_learner_with_an_index_ranks_as_without(kind, tmp_path):
     from tests.learners.contract import assert_same, small_data
 
     X, Y = small_data(n_rows=300, n_labels=200)
-    made = {"dimensions": 16, "batch": 32, "passes": 4, "rate": 0.02}
+    made = {"embedding_dim": 16, "batch_size": 32, "epochs": 4, "learning_rate": 0.02}
     plain = EmbeddingClassifier(**made, search="exact").fit(X, Y)
     fast = EmbeddingClassifier(**made, search=kind).fit(X, Y)
     assert fast.index_kind_ == kind
@@ -118,32 +117,32 @@ def test_a_learner_with_an_index_ranks_as_without(kind, tmp_path):
     assert_same(load(tmp_path / "model").predict_topk(X, 3), other)
 
 
-def test_links_are_found_again():
+def test_sigmoids_are_recovered():
     rng = np.random.default_rng(0)
     products = rng.uniform(-1, 1, (2000, 6)).astype(np.float32)
     truth = rng.random((2000, 6)) < 1 / (1 + np.exp(-(7 * products - 2)))
     order = np.argsort(-products, axis=1)
     top = TopK(order.astype(np.int32), np.take_along_axis(products, order, axis=1))
-    slope, offset = fit_link(top, sp.csr_array(truth.astype(np.float32)))
+    slope, offset = fit_platt(top, sp.csr_array(truth.astype(np.float32)))
     assert slope == pytest.approx(7, rel=0.06)
     assert offset == pytest.approx(-2, rel=0.08)
 
 
-def test_a_link_that_is_too_flat_keeps_the_mean():
-    """Scores that say nothing: the slope stays at its least, the mean probability at about the share that is true."""
+def test_uninformative_scores_keep_the_mean_probability():
+    """Uninformative scores: the slope is at its minimum, and the mean probability is near the share of true labels."""
     top = TopK(np.array([[0, 1]] * 40, np.int32), np.array([[0.9, 0.1]] * 40, np.float32))
     truth = np.zeros((40, 2), np.float32)
     truth[:10, 0], truth[10:30, 1] = 1, 1
-    slope, offset = fit_link(top, sp.csr_array(truth))
+    slope, offset = fit_platt(top, sp.csr_array(truth))
     assert slope == 1.0
     assert (1 / (1 + np.exp(-(slope * top.scores + offset)))).mean() == pytest.approx(31 / 82, abs=1e-4)
 
 
-def test_links_keep_the_order():
+def test_sigmoids_keep_the_order():
     top = TopK(np.array([[0, 1]], np.int32), np.array([[0.9, 0.1]], np.float32))
-    slope, _ = fit_link(top, sp.csr_array(np.array([[0, 1]], np.float32)))  # the worse one is true
+    slope, _ = fit_platt(top, sp.csr_array(np.array([[0, 1]], np.float32)))  # the worse one is true
     assert slope > 0
-    assert fit_link(TopK(top.labels[:0], top.scores[:0]), sp.csr_array((0, 2))) == (1.0, 0.0)
+    assert fit_platt(TopK(top.labels[:0], top.scores[:0]), sp.csr_array((0, 2))) == (1.0, 0.0)
 
 
 def _damaged(name, change):
@@ -184,7 +183,7 @@ def test_a_damaged_model_is_refused(damage):
     from tests.learners.contract import small_data
 
     X, Y = small_data()
-    learner = EmbeddingClassifier(dimensions=8, batch=16, passes=1).fit(X, Y)
+    learner = EmbeddingClassifier(embedding_dim=8, batch_size=16, epochs=1).fit(X, Y)
     damage(learner)
     for use in (
         lambda: learner.predict_topk(X, 3),
@@ -204,7 +203,9 @@ def test_a_damaged_index_is_refused():
     from tests.learners.contract import small_data
 
     X, Y = small_data(n_rows=300, n_labels=200)
-    learner = EmbeddingClassifier(dimensions=16, batch=32, passes=4, rate=0.02, search="hnsw").fit(X, Y)
+    learner = EmbeddingClassifier(embedding_dim=16, batch_size=32, epochs=4, learning_rate=0.02, search="hnsw").fit(
+        X, Y
+    )
     whole = learner.index_bytes_
     for damaged in (whole[:100], np.zeros_like(whole)):
         learner.index_bytes_ = damaged
@@ -222,6 +223,6 @@ def test_an_index_can_be_left_out_later():
     from tests.learners.contract import assert_same, small_data
 
     X, Y = small_data(n_rows=300, n_labels=200)
-    made = {"dimensions": 16, "batch": 32, "passes": 4, "rate": 0.02}
+    made = {"embedding_dim": 16, "batch_size": 32, "epochs": 4, "learning_rate": 0.02}
     fast = EmbeddingClassifier(**made, search="hnsw").fit(X, Y).set_params(search="exact")
     assert_same(fast.predict_topk(X, 3), EmbeddingClassifier(**made, search="exact").fit(X, Y).predict_topk(X, 3))

@@ -21,10 +21,10 @@ from tests.learners.neural.test_neural_classifier import as_tokens, small
 from tests.learners.rankings import assert_ranked
 
 HEADS = {
-    "flat": RankingHead(dimensions=32, dropout=0.1),
-    "clusters": RankingHead(dimensions=32, dropout=0.1, cluster_size=4, flat_below=0, retrieved=3),
-    "attention": AttentionHead(hidden=(16,)),
-    "gates": AdaptiveHead(clusters=3, hidden=32, dropout=0.1),
+    "flat": RankingHead(embedding_dim=32, dropout=0.1),
+    "clusters": RankingHead(embedding_dim=32, dropout=0.1, cluster_size=4, flat_below=0, retrieved=3),
+    "attention": AttentionHead(hidden_layer_sizes=(16,)),
+    "gates": AdaptiveHead(n_clusters=3, hidden_size=32, dropout=0.1),
 }
 
 
@@ -35,7 +35,7 @@ def fitted(request):
     passes = 25 if request.param == "attention" else 8
     texts = [f"label {number} of many" for number in range(Y.shape[1])]
     head = HEADS[request.param]
-    return small(head=head, passes=passes, label_texts=texts if head.reads_texts else None).fit(X, Y), X, Y
+    return small(head=head, epochs=passes, label_texts=texts if head.reads_texts else None).fit(X, Y), X, Y
 
 
 def test_eight_bits_cost_little(fitted, tmp_path):
@@ -75,7 +75,7 @@ def test_labels_without_rows_are_barred(tmp_path):
     pytest.importorskip("onnxscript", reason="torch writes the file with onnxscript")
     X, Y = small_data(n_rows=60)
     X, Y = as_tokens(X), sp.hstack([Y, sp.csr_array((60, 2))]).tocsr()
-    learner = small(passes=1).fit(X, Y)
+    learner = small(epochs=1).fit(X, Y)
     learner.export_onnx(tmp_path / "a.onnx")
     session = onnxruntime.InferenceSession(str(tmp_path / "a.onnx"))
     tokens, mask = TokenRows(X).batch(np.arange(3), 0)
@@ -88,7 +88,7 @@ def test_a_bag_is_exported_and_explained(tmp_path):
     pytest.importorskip("onnxscript", reason="torch writes the file with onnxscript")
     X, Y = small_data(n_rows=120)
     X = as_tokens(X)
-    learner = small(encoder=WordBag(dimensions=16, dropout=0.2)).fit(X, Y)
+    learner = small(encoder=WordBag(embedding_dim=16, dropout=0.2)).fit(X, Y)
     assert learner.export_onnx(tmp_path / "a.onnx") < 1e-3
     (why,) = learner.explain(X[[3]], k=1)
     assert why.score == pytest.approx(float(learner.predict_topk(X[[3]], 1).scores[0, 0]), abs=1e-4)
@@ -99,7 +99,7 @@ def test_a_bag_is_exported_and_explained(tmp_path):
 def test_a_lstm_without_packed_sequences_is_the_same(depth):
     X = as_tokens(small_data(n_rows=30)[0])
     torch.manual_seed(depth)
-    encoder = BiLSTM(hidden=5, dimensions=6, depth=depth).build(TokenRows(X), X.shape[1]).eval()
+    encoder = BiLSTM(hidden_size=5, embedding_dim=6, num_layers=depth).build(TokenRows(X), X.shape[1]).eval()
     with torch.no_grad():
         encoder.first_hidden.normal_()
         encoder.first_cell.normal_()
@@ -123,15 +123,15 @@ def test_levels_and_eight_bits_are_not_exported(tmp_path):
     pytest.importorskip("onnxscript", reason="torch writes the file with onnxscript")
     X, Y = small_data(n_rows=60)
     X = as_tokens(X)
-    head = AttentionHead(hidden=(8,), flat_below=6, cluster_size=3)
+    head = AttentionHead(hidden_layer_sizes=(8,), flat_below=6, cluster_size=3)
     with pytest.raises(InputError, match="level by level"):
-        small(head=head, passes=1).fit(X, Y).export_onnx(tmp_path / "a.onnx")
-    with pytest.raises(InputError, match="eight bits"):
-        small(passes=1).fit(X, Y).quantised().export_onnx(tmp_path / "a.onnx")
+        small(head=head, epochs=1).fit(X, Y).export_onnx(tmp_path / "a.onnx")
+    with pytest.raises(InputError, match="8-bit weights"):
+        small(epochs=1).fit(X, Y).quantised().export_onnx(tmp_path / "a.onnx")
 
 
 def test_a_lstm_takes_eight_bits_too():
     X, Y = small_data(n_rows=60)
     X = as_tokens(X)
-    learner = small(encoder=BiLSTM(hidden=8, dimensions=8), passes=1).fit(X, Y)
+    learner = small(encoder=BiLSTM(hidden_size=8, embedding_dim=8), epochs=1).fit(X, Y)
     assert_ranked(learner.quantised().predict_topk(X, 3), 60, 3)

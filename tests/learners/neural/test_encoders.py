@@ -11,13 +11,13 @@ torch = pytest.importorskip("torch", reason="the networks are trained with torch
 transformers = pytest.importorskip("transformers", reason="the pretrained encoders come with transformers")
 
 from longtail import TextLearner  # noqa: E402
-from longtail.corpus import Tokens  # noqa: E402
-from longtail.corpus.word_vectors import convert_vectors  # noqa: E402
 from longtail.errors import InputError, ParameterError  # noqa: E402
+from longtail.features import Tokens  # noqa: E402
+from longtail.features.word_vectors import convert_vectors  # noqa: E402
 from longtail.learners import CNN, BiLSTM, NeuralClassifier, Pretrained, WordBag  # noqa: E402
 from longtail.learners.neural.batches import TokenRows, bucketed, by_length  # noqa: E402
 from longtail.learners.neural.frozen import FrozenStates  # noqa: E402
-from longtail.learners.neural.modules.encoder import Dropout, drawn_from  # noqa: E402
+from longtail.learners.neural.modules.encoder import Dropout, dropout_generator  # noqa: E402
 
 TEXTS = ["red fish and blue fish", "one", "two cars and a bus, all of them red, were here", "", "a bus"]
 SHAPE = {"hidden_size": 16, "num_hidden_layers": 3, "num_attention_heads": 2, "intermediate_size": 24}
@@ -55,9 +55,9 @@ def pretrained(request, tmp_path_factory):
 
 def encoders(known):
     rows = TokenRows(known)
-    yield CNN(filters=5, sizes=(2, 3), parts=3, hidden=7).build(rows, 16)
-    yield BiLSTM(hidden=4).build(rows, 16)
-    yield WordBag(dimensions=6).build(rows, 16)
+    yield CNN(n_filters=5, kernel_sizes=(2, 3), pool_chunks=3, hidden_size=7).build(rows, 16)
+    yield BiLSTM(hidden_size=4).build(rows, 16)
+    yield WordBag(embedding_dim=6).build(rows, 16)
 
 
 def test_a_bag_is_tf_idf_times_the_vectors():
@@ -66,7 +66,7 @@ def test_a_bag_is_tf_idf_times_the_vectors():
 
     X = rows_of(TEXTS)
     rows = TokenRows(X)
-    encoder = WordBag(dimensions=6).build(rows, 16).eval()
+    encoder = WordBag(embedding_dim=6).build(rows, 16).eval()
     weights = TfidfTransformer(sublinear_tf=True).fit_transform(rows.bags())
     wanted = np.maximum(weights @ encoder.words.table.weight.detach().numpy()[:-1], 0)
     batch = rows.batch(np.arange(5), 0)
@@ -81,7 +81,7 @@ def test_a_bag_is_tf_idf_times_the_vectors():
 
 
 @pytest.mark.parametrize(
-    "kind", [CNN(filters=5, hidden=7, dropout=0), BiLSTM(hidden=4, dropout=0), WordBag(dimensions=6)]
+    "kind", [CNN(n_filters=5, hidden_size=7, dropout=0), BiLSTM(hidden_size=4, dropout=0), WordBag(embedding_dim=6)]
 )
 def test_a_step_changes_the_vectors_of_its_own_words_alone(kind):
     """Their gradients are sparse, and the same as dense ones would be."""
@@ -146,7 +146,11 @@ def test_pretrained_encoders_train_and_come_back(pretrained, tmp_path):
 
     _, directory = pretrained
     learner = NeuralClassifier(
-        encoder=Pretrained(directory, layers=2, pooling="mean"), passes=12, rate=1e-2, head_rate=1e-2, batch=4
+        encoder=Pretrained(directory, layers=2, pooling="mean"),
+        epochs=12,
+        learning_rate=1e-2,
+        head_learning_rate=1e-2,
+        batch_size=4,
     )
     texts, Y = ["red fish", "blue bus", "a red fish", "one blue bus"], [[1, 0], [0, 1], [1, 0], [0, 1]]
     fitted = TextLearner(learner=learner).set_params(features__max_length=8).fit(texts, Y)
@@ -174,7 +178,9 @@ def test_frozen_layers_stay(pretrained):
     assert [any(part.requires_grad for part in layer) for layer in layers] == [False, False, False, True]
     before = [part.detach().clone() for layer in layers[:3] for part in layer]
     Y = sp.csr_array(np.eye(5, 3, dtype=np.float32))
-    fitted = NeuralClassifier(encoder=Pretrained(directory, freeze=2), passes=2, rate=0.1, held_out=0).fit(X, Y)
+    fitted = NeuralClassifier(
+        encoder=Pretrained(directory, freeze=2), epochs=2, learning_rate=0.1, validation_fraction=0
+    ).fit(X, Y)
     after = fitted._stack().networks[0].encoder.layers()
     for one, other in zip(before, (part for layer in after[:3] for part in layer), strict=True):
         np.testing.assert_array_equal(one, other.detach())
@@ -187,14 +193,14 @@ def test_what_frozen_layers_made_is_enough_for_the_others(pretrained, freeze, la
     X = Tokens(tokenizer=directory, max_length=12).fit_transform(TEXTS)
     rows = TokenRows(X)
     encoder = Pretrained(directory, freeze=freeze, layers=layers).build(rows, 12).train()
-    assert encoder.is_parted == (family != "xlnet")
-    if not encoder.is_parted:
+    assert encoder.is_split == (family != "xlnet")
+    if not encoder.is_split:
         return
     ids, mask = rows.batch(np.array([2, 0, 4]), encoder.padding)
-    with torch.no_grad(), drawn_from(torch.Generator().manual_seed(1)):
+    with torch.no_grad(), dropout_generator(torch.Generator().manual_seed(1)):
         once = encoder.below(ids, mask)
         assert all(torch.equal(one, other) for one, other in zip(once, encoder.below(ids, mask), strict=True))
-        kept = FrozenStates(encoder, rows, 2).batch(np.array([2, 0, 4]))
+        kept = FrozenStates(encoder, rows).batch(np.array([2, 0, 4]))
         encoder.eval()
         whole = encoder(ids, mask)
         parted, read = encoder.above(once, mask), encoder.above(kept, mask)
@@ -208,10 +214,12 @@ def test_keeping_what_frozen_layers_made_hardly_changes_the_training(pretrained,
     _, directory = pretrained
     X = Tokens(tokenizer=directory, max_length=12).fit_transform(TEXTS)
     Y = sp.csr_array(np.eye(5, 3, dtype=np.float32))
-    learner = NeuralClassifier(encoder=Pretrained(directory, freeze=2), passes=4, rate=0.01, batch=2, held_out=0)
+    learner = NeuralClassifier(
+        encoder=Pretrained(directory, freeze=2), epochs=4, learning_rate=0.01, batch_size=2, validation_fraction=0
+    )
     learner.set_params(precision=precision)
     kept = learner.fit(X, Y).history_["loss"]
-    again = clone(learner).set_params(threads=1).fit(X, Y).history_["loss"]
+    again = clone(learner).set_params(n_jobs=1).fit(X, Y).history_["loss"]
     plain = clone(learner).set_params(keep_frozen=False).fit(X, Y).history_["loss"]
     np.testing.assert_array_equal(again, kept)
     np.testing.assert_allclose(plain, kept, rtol=0.02)
@@ -220,7 +228,7 @@ def test_keeping_what_frozen_layers_made_hardly_changes_the_training(pretrained,
 def test_an_encoder_that_is_not_there_is_a_sentence(tmp_path):
     with pytest.raises(InputError, match="can't be loaded"):
         Tokens(tokenizer=str(tmp_path)).fit(["a"])
-    with pytest.raises(InputError, match="is no directory"):
+    with pytest.raises(InputError, match="is not a directory"):
         Pretrained(str(tmp_path / "nowhere")).build(TokenRows(sp.csr_array((1, 4))), 4)
 
 
@@ -234,7 +242,7 @@ def test_word_vectors_are_where_training_begins(tmp_path):
     (tmp_path / "glove.txt").write_text("fish 1 2 3\nbus 4 5 6\nunused 7 8 9\n")
     assert convert_vectors(tmp_path / "glove.txt", tmp_path / "glove.npz") == (3, 3)
     path = str(tmp_path / "glove.npz")
-    encoder = BiLSTM(vectors=path, hidden=4, train_vectors=False)
+    encoder = BiLSTM(vectors=path, hidden_size=4, train_vectors=False)
     tokens = encoder.tokens()
     X = tokens.fit_transform(TEXTS)
     module = encoder.build(TokenRows(X), 16).eval()
@@ -258,15 +266,15 @@ def test_empty_batches_and_buckets():
     assert mask.all()
 
 
-def test_dropout_is_drawn_from_the_generator_of_the_thread():
+def test_dropout_is_sampled_from_the_generator_of_the_thread():
     layer, values = Dropout(0.5), torch.ones(1000)
     assert torch.equal(layer(values), values)  # nothing to draw from
     drawn = []
     for seed in (1, 1, 2):
-        with drawn_from(torch.Generator().manual_seed(seed)):
+        with dropout_generator(torch.Generator().manual_seed(seed)):
             drawn.append(layer(values))
     assert torch.equal(drawn[0], drawn[1])
     assert not torch.equal(drawn[0], drawn[2])
     assert set(drawn[0].tolist()) == {0.0, 2.0}
-    with drawn_from(torch.Generator().manual_seed(1)):
+    with dropout_generator(torch.Generator().manual_seed(1)):
         assert torch.equal(layer.eval()(values), values)

@@ -12,20 +12,20 @@ torch = pytest.importorskip("torch", reason="the networks are trained with torch
 
 from longtail.learners import CNN, AdaptiveHead, AttentionHead, RankingHead  # noqa: E402
 from longtail.learners.neural.batches import TokenRows  # noqa: E402
-from longtail.learners.neural.heads import Costing  # noqa: E402
+from longtail.learners.neural.heads import LabelCosts  # noqa: E402
 from longtail.learners.neural.modules.adaptive import AdaptiveClusters  # noqa: E402
 from longtail.learners.neural.modules.attention import LabelAttention  # noqa: E402
 from longtail.learners.neural.modules.encoder import Encoded  # noqa: E402
-from longtail.learners.neural.modules.head import Candidates, Truth, are_own, log_odds_of  # noqa: E402
-from longtail.learners.neural.modules.losses import bce, grank  # noqa: E402
+from longtail.learners.neural.modules.head import ScoredCandidates, Truth, are_own, log_odds_of  # noqa: E402
+from longtail.learners.neural.modules.losses import bce  # noqa: E402
 from longtail.learners.neural.modules.network import Network  # noqa: E402
 from longtail.learners.neural.modules.ranking import (  # noqa: E402
     ClusteredRanking,
-    Clusters,
     FlatRanking,
     LabelVectors,
     LabelWords,
 )
+from longtail.losses import grank_loss  # noqa: E402
 from longtail.weighting import PW, Weighting, get_weighting  # noqa: E402
 from tests.learners.rankings import assert_best  # noqa: E402
 
@@ -80,7 +80,7 @@ def test_rows_count_by_their_labels(encoded, truth, power, weights):
         def forward(self, tokens, mask):
             return encoded
 
-    head = FlatRanking(WIDTH, label_vectors(False), 0.0, grank, None)
+    head = FlatRanking(WIDTH, label_vectors(False), 0.0, grank_loss, None)
     each = head.loss(encoded, truth, 0.0, None).detach().numpy()
     found = Network(Given(), head, power)(torch.zeros(N, PLACES), encoded.mask, truth, 0.0)
     assert found.item() == pytest.approx(float(each @ weights), rel=1e-5)
@@ -99,17 +99,17 @@ def test_a_label_is_its_own_vector_beside_the_mean_of_its_words(sparse):
 
 
 def test_flat_ranking_is_an_inner_product(encoded, truth):
-    head = FlatRanking(WIDTH, label_vectors(False), 0.0, grank, None)
+    head = FlatRanking(WIDTH, label_vectors(False), 0.0, grank_loss, None)
     weight, bias = (part.detach().numpy() for part in (head.project.weight, head.project.bias))
     scores = (encoded.vector.numpy() @ weight.T + bias) @ vectors_by_hand(head.vectors).T
-    wanted = grank(torch.from_numpy(scores), matrix().double(), None, None)
+    wanted = grank_loss(torch.from_numpy(scores), matrix().double(), None, None)
     np.testing.assert_allclose(head.loss(encoded, truth, 1.0, None).detach(), wanted, rtol=1e-4)
     with torch.no_grad():
         assert_best(head.ranked(encoded, 5, ALL, None), [dict(enumerate(row)) for row in scores])
         np.testing.assert_allclose(head.log_odds(encoded, torch.tensor([2, 0])), scores[:, [2, 0]], rtol=1e-4)
 
 
-@pytest.mark.parametrize("loss", [bce, grank])
+@pytest.mark.parametrize("loss", [bce, grank_loss])
 @pytest.mark.parametrize("ramp", [False, True])
 def test_retriever_and_ranker(encoded, truth, loss, ramp):
     """Three clusters, of which two are looked into, and those of the true labels in any case."""
@@ -117,7 +117,7 @@ def test_retriever_and_ranker(encoded, truth, loss, ramp):
     members = torch.tensor([[0, 1, -1], [2, 3, 4], [5, 6, -1]])
     costs, cluster_costs = torch.rand(L) + 0.5, torch.rand(3) + 0.5
     head = ClusteredRanking(
-        WIDTH, label_vectors(True), Clusters(of_label, members), 2, 0.0, loss, loss is bce, ramp, costs, cluster_costs
+        WIDTH, label_vectors(True), of_label, members, 2, 0.0, loss, loss is bce, ramp, costs, cluster_costs
     )
     with torch.no_grad():
         above = head.retrieve(encoded.vector)
@@ -170,8 +170,8 @@ def test_attention_sees_the_states_a_label_looks_at(encoded, truth):
         above = -torch.rand(N, 3)
         below = LabelAttention(WIDTH, L, (4, 3), bce, None, multiplied=True, sparse=True)
         below.load_state_dict(head.state_dict())
-        top = below.ranked(encoded, 3, ALL, Candidates(labels, above))
-        loss = below.loss(encoded, truth, 1.0, Candidates(labels, above))
+        top = below.ranked(encoded, 3, ALL, ScoredCandidates(labels, above))
+        loss = below.loss(encoded, truth, 1.0, ScoredCandidates(labels, above))
     chances = [
         {
             int(x): np.exp(float(a)) * sigmoid(scores[row, x])
@@ -218,7 +218,7 @@ def test_rare_labels_stand_behind_gates(encoded, truth):
     assert_best(top, [dict(enumerate(row)) for row in odds.tolist()])
 
 
-def test_a_head_of_before_it_had_biases_is_taken_up(encoded):
+def test_a_saved_head_without_biases_is_resumed(encoded):
     order, ends = torch.tensor([4, 6, 0, 1, 5, 2, 3]), [3, 5, 7]
     one, other = (AdaptiveClusters(WIDTH, order, ends, 8, 2, 0.0, None) for _ in range(2))
     one.head.bias.data.zero_()
@@ -243,16 +243,16 @@ def test_log_odds_of_a_probability():
     assert torch.isfinite(log_odds_of(torch.tensor([0.0, -1e4]))).all()
 
 
-def test_biases_begin_at_what_is_known_of_all_rows():
+def test_biases_start_at_the_log_odds_over_all_rows():
     """By hand: 100 rows, 20 and 2 of them with the labels; the log-odds of their shares, times what they cost."""
     counts = np.array([20, 2, 0])
-    plain = Costing(get_weighting(None), 100).first_biases(counts)
+    plain = LabelCosts(get_weighting(None), 100).first_biases(counts)
     np.testing.assert_allclose(plain, np.log([20.5 / 80.5, 2.5 / 98.5, 0.5 / 100.5]), rtol=1e-6)
-    weighted = Costing(PW(), 100)
+    weighted = LabelCosts(PW(), 100)
     np.testing.assert_allclose(weighted.first_biases(counts), plain + np.log(weighted.costs(counts)), rtol=1e-5)
-    copied = Costing(get_weighting(None), 100, copies=1)
+    copied = LabelCosts(get_weighting(None), 100, copies=1)
     np.testing.assert_allclose(copied.first_biases(2 * counts), plain, rtol=1e-6)
-    inside = Costing(get_weighting(None), 100).first_biases(counts, np.array([20, 20, 0]))
+    inside = LabelCosts(get_weighting(None), 100).first_biases(counts, np.array([20, 20, 0]))
     np.testing.assert_allclose(inside, np.log([20.5 / 0.5, 2.5 / 18.5, 1.0]), rtol=1e-6)
 
 
@@ -267,14 +267,14 @@ def test_costs_of_gated_labels_are_scaled_in_each_cluster():
 
     counts = np.array([10, 60, 30, 20])
     rows = sp.csr_array((np.ones(120, np.float32), np.repeat(np.arange(4), counts), np.arange(121)), shape=(120, 4))
-    head = AdaptiveHead(clusters=2, hidden=4)
+    head = AdaptiveHead(n_clusters=2, hidden_size=4)
     tokens = TokenRows(sp.csr_array(np.ones((120, 3), np.float32)))
-    (level,) = head.levels(tokens, rows, None, 0, 1)
-    encoder = CNN(filters=4, hidden=8).build(tokens, 3)
-    made = head.build(level, encoder, "bce", Costing(Rarity(), 120))
+    (level,) = head.levels(tokens, rows, None, 0)
+    encoder = CNN(n_filters=4, hidden_size=8).build(tokens, 3)
+    made = head.build(level, encoder, "bce", LabelCosts(Rarity(), 120))
     assert made.order.tolist() == [1, 2, 3, 0]  # costs 1, 2 | 3, 6
     np.testing.assert_allclose(made.costs, [4 / 3, 8 / 3, 4 / 3, 8 / 3], rtol=1e-6)
-    plain = head.build(level, encoder, "bce", Costing(get_weighting(None), 120))
+    plain = head.build(level, encoder, "bce", LabelCosts(get_weighting(None), 120))
     assert plain.costs is None
     # Gates open for the 30 of 120 rows with a rare label; of these 30, 20 and 10 have each.
     biases = [60.5 / 60.5, 30.5 / 90.5, 30.5 / 90.5]
@@ -288,9 +288,9 @@ def test_the_bias_that_all_labels_share_begins_at_their_mean_share():
     rows = TokenRows(sp.csr_array(np.ones((40, 3), np.float32)))
     Y = sp.csr_array(np.repeat([[1, 0, 0, 0, 0], [1, 1, 0, 0, 0]], [10, 10], axis=0), dtype=np.float32)
     Y = sp.csr_array(sp.vstack([Y, sp.csr_array((20, 5))]))
-    head = AttentionHead(hidden=(4,))
-    (level,) = head.levels(rows, Y, None, 0, 1)
-    made = head.build(level, CNN(filters=4, hidden=8).build(rows, 3), "bce", Costing(get_weighting(None), 40))
+    head = AttentionHead(hidden_layer_sizes=(4,))
+    (level,) = head.levels(rows, Y, None, 0)
+    made = head.build(level, CNN(n_filters=4, hidden_size=8).build(rows, 3), "bce", LabelCosts(get_weighting(None), 40))
     assert float(made.out.bias.detach().sigmoid()) == pytest.approx(30.5 / 201, rel=1e-5)
 
 
@@ -299,11 +299,11 @@ def test_an_untrained_head_of_probabilities_says_how_frequent_labels_are(cluster
     rng = np.random.default_rng(0)
     Y = sp.csr_array((rng.random((500, 6)) < [0.5, 0.3, 0.1, 0.05, 0.02, 0.01]).astype(np.float32))
     rows = TokenRows(sp.csr_array(rng.integers(1, 50, (500, 4)).astype(np.float32)))
-    head = RankingHead(dimensions=4, cluster_size=cluster_size, flat_below=0)
-    (level,) = head.levels(rows, Y, None, 0, 1)
-    encoder = CNN(filters=4, hidden=8).build(rows, 4)
+    head = RankingHead(embedding_dim=4, cluster_size=cluster_size, flat_below=0)
+    (level,) = head.levels(rows, Y, None, 0)
+    encoder = CNN(n_filters=4, hidden_size=8).build(rows, 4)
     encoded = Encoded(torch.zeros(1, 1, 8), torch.ones(1, 1, dtype=torch.bool), torch.zeros(1, 8))
-    made = head.build(level, encoder, "bce", Costing(get_weighting(None), 500)).eval()
+    made = head.build(level, encoder, "bce", LabelCosts(get_weighting(None), 500)).eval()
     made.project.bias.data.zero_()
     with torch.no_grad():
         found = made.log_odds(encoded, torch.arange(6)).sigmoid()[0].numpy()
@@ -316,21 +316,25 @@ def test_a_ranking_begins_near_the_best_scores_that_know_nothing_of_a_row():
     shares = 0.4 / np.arange(1, 61)
     Y = sp.csr_array((rng.random((3000, 60)) < shares).astype(np.float32))
     rows = TokenRows(sp.csr_array(rng.integers(1, 50, (3000, 4)).astype(np.float32)))
-    head = RankingHead(dimensions=4)
-    (level,) = head.levels(rows, Y, None, 0, 1)
-    made = head.build(level, CNN(filters=4, hidden=8).build(rows, 4), "grank", Costing(get_weighting(None), 3000))
+    head = RankingHead(embedding_dim=4)
+    (level,) = head.levels(rows, Y, None, 0)
+    made = head.build(
+        level, CNN(n_filters=4, hidden_size=8).build(rows, 4), "grank", LabelCosts(get_weighting(None), 3000)
+    )
     start, truth = made.vectors.bias.weight.detach()[:, 0], torch.from_numpy(Y.toarray())
 
     def loss(biases):
-        return float(grank(biases.expand_as(truth), truth, None, None).mean())
+        return float(grank_loss(biases.expand_as(truth), truth, None, None).mean())
 
     best = start.clone().requires_grad_()
     optimiser = torch.optim.Adam([best], lr=0.05)
     for _ in range(200):
         optimiser.zero_grad()
-        grank(best.expand_as(truth), truth, None, None).mean().backward()
+        grank_loss(best.expand_as(truth), truth, None, None).mean().backward()
         optimiser.step()
     nothing, begins, least = loss(torch.zeros(60)), loss(start), loss(best.detach())
     assert begins - least < 0.15 * (nothing - least)
-    others = head.build(level, CNN(filters=4, hidden=8).build(rows, 4), "margin", Costing(get_weighting(None), 3000))
+    others = head.build(
+        level, CNN(n_filters=4, hidden_size=8).build(rows, 4), "margin", LabelCosts(get_weighting(None), 3000)
+    )
     assert not others.vectors.bias.weight.any()

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
 torch = pytest.importorskip("torch", reason="the networks are trained with torch")
 
-from longtail.learners.neural.modules.losses import LOSSES, MARGIN, bce, dense_truth, grank  # noqa: E402
-from longtail.losses import GRank, Logistic  # noqa: E402
+from longtail.learners.neural.modules.losses import LOSSES, MARGIN, bce, dense_truth  # noqa: E402
+from longtail.losses import GRank, Logistic, grank_loss  # noqa: E402
 
 
 @pytest.fixture
@@ -66,11 +69,11 @@ def test_gradients_are_numeric_derivatives(name, drawn):
     assert torch.autograd.gradcheck(lambda s: LOSSES[name](s, *others).sum(), (leaf,), eps=1e-7, atol=1e-5)
 
 
-def test_the_groups_of_grank_pull_with_equal_strength(drawn):
+def test_the_groups_of_grank_have_gradients_of_equal_sum(drawn):
     """Equation (6): gradients of the negatives add up to s / (1 + s), those of the positives to minus that."""
     scores, truth, _, _ = drawn
     leaf = torch.from_numpy(scores).requires_grad_()
-    grank(leaf, torch.from_numpy(truth), None, None).sum().backward()
+    grank_loss(leaf, torch.from_numpy(truth), None, None).sum().backward()
     gradient = leaf.grad.numpy()
     product = (np.exp(scores) * (1 - truth)).sum(axis=1) * (np.exp(-scores) * truth).sum(axis=1)
     np.testing.assert_allclose((gradient * (1 - truth)).sum(axis=1), product / (1 + product), atol=1e-9)
@@ -80,7 +83,7 @@ def test_the_groups_of_grank_pull_with_equal_strength(drawn):
 def test_no_score_is_too_large():
     scores = torch.tensor([[1e4, -1e4, 3e4], [-1e4, 1e4, 0.0]], requires_grad=True)
     truth = torch.tensor([[1.0, 0.0, 0.0], [1.0, 0.0, 1.0]])
-    for loss in (bce, grank):
+    for loss in (bce, grank_loss):
         value = loss(scores, truth, None, None).sum()
         value.backward()
         assert torch.isfinite(value)
@@ -92,7 +95,7 @@ def test_losses_agree_with_those_of_numpy(drawn):
     tensors = [torch.from_numpy(part) for part in (scores, truth)]
     value, slope = GRank().value_and_gradient(scores, truth, costs)
     leaf = tensors[0].clone().requires_grad_()
-    found = grank(leaf, tensors[1], None, torch.from_numpy(costs))
+    found = grank_loss(leaf, tensors[1], None, torch.from_numpy(costs))
     found.sum().backward()
     np.testing.assert_allclose(found.detach(), value, rtol=1e-9)
     np.testing.assert_allclose(leaf.grad, slope, rtol=1e-7, atol=1e-12)
@@ -106,3 +109,8 @@ def test_true_labels_as_a_matrix():
     Y = sp.csr_array(np.array([[0, 1, 1], [0, 0, 0], [1, 0, 0]]))
     found = dense_truth(torch.from_numpy(Y.indptr.astype(np.int64)), torch.from_numpy(Y.indices.astype(np.int64)), 3)
     np.testing.assert_array_equal(found, Y.toarray())
+
+
+def test_losses_are_imported_without_torch():
+    code = "import sys, longtail.losses; print('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "False"

@@ -1,4 +1,4 @@
-"""Two processes train as one does with the same rows a step."""
+"""Two processes train as one does with the same rows per step."""
 
 from __future__ import annotations
 
@@ -17,51 +17,51 @@ pytest.importorskip("tokenizers", reason="texts become tokens by the library tok
 SCRIPT = """
 import json, os, tempfile
 import numpy as np
-from longtail.engine.spool import resumable
+from longtail.runtime.block_file import resumable
 from longtail.errors import Interrupted
 from longtail.learners import CNN, AdaptiveHead, NeuralClassifier, RankingHead
-from longtail.learners.neural.training import Trainer
+from longtail.learners.neural.training import TrainableNetwork
 from tests.learners.neural.test_neural_classifier import as_tokens
 from tests.learners.contract import small_data
 
 X, Y = small_data(n_rows=120)
 heads = {
-    "flat": RankingHead(dimensions=16, dropout=0.0),
-    "clusters": RankingHead(dimensions=16, dropout=0.0, cluster_size=4, flat_below=0, retrieved=2),
-    "gates": AdaptiveHead(clusters=3, hidden=16, dropout=0.0),
+    "flat": RankingHead(embedding_dim=16, dropout=0.0),
+    "clusters": RankingHead(embedding_dim=16, dropout=0.0, cluster_size=4, flat_below=0, retrieved=2),
+    "gates": AdaptiveHead(n_clusters=3, hidden_size=16, dropout=0.0),
 }
 found = {}
 for name, head in heads.items():
-    encoder = CNN(filters=8, sizes=(1, 2), parts=1, hidden=32, dropout=0.0)
+    encoder = CNN(n_filters=8, kernel_sizes=(1, 2), pool_chunks=1, hidden_size=32, dropout=0.0)
     learner = NeuralClassifier(
-        encoder=encoder, head=head, passes=3, rate=0.01, head_rate=0.01, batch=16, at_once=3, held_out=0.25, threads=1
+        encoder=encoder, head=head, epochs=3, learning_rate=0.01, head_learning_rate=0.01, batch_size=16,
+        micro_batch_size=3, validation_fraction=0.25, n_jobs=1
     )
     learner.fit(as_tokens(X), Y)
     found[name] = {
         "loss": learner.history_["loss"],
-        "held_out": learner.history_["held_out"],
+        "validation_fraction": learner.history_["validation"],
         "weights": [float(np.abs(array).sum()) for array in learner.tensors_[0].values()],
     }
 
-def stopped(trainer, first, run=Trainer.run):
-    for number, progress in enumerate(run(trainer, first)):
-        yield progress
-        if number == 9:
-            raise KeyboardInterrupt
+def stopped(model, step, take=TrainableNetwork.training_step):
+    if step == 10:
+        raise KeyboardInterrupt
+    return take(model, step)
 
 def resumed():
     place = tempfile.mkdtemp() + "/unfinished"  # each process has a disk of its own
     learner = NeuralClassifier(
-        encoder=CNN(filters=8, sizes=(1, 2), parts=1, hidden=32), head=heads["clusters"], passes=3, rate=0.01,
-        head_rate=0.01, batch=16, held_out=0.25, threads=1,
+        encoder=CNN(n_filters=8, kernel_sizes=(1, 2), pool_chunks=1, hidden_size=32), head=heads["clusters"],
+        epochs=3, learning_rate=0.01, head_learning_rate=0.01, batch_size=16, validation_fraction=0.25, n_jobs=1,
     )
     whole = learner.fit(as_tokens(X), Y).tensors_[0]
-    run, Trainer.run = Trainer.run, stopped
+    take, TrainableNetwork.training_step = TrainableNetwork.training_step, stopped
     try:
         with resumable(place):
             learner.fit(as_tokens(X), Y)
     except Interrupted:
-        Trainer.run = run
+        TrainableNetwork.training_step = take
     with resumable(place):
         again = learner.fit(as_tokens(X), Y).tensors_[0]
     return all(np.array_equal(whole[name], again[name]) for name in whole)

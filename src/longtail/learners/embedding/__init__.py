@@ -1,4 +1,4 @@
-"""Embeddings of rows and labels: GLaS, and what it is compared with."""
+"""Embeddings of rows and labels: GLaS and its baselines."""
 
 from longtail.learners.embedding.embedding_classifier import EmbeddingClassifier
 

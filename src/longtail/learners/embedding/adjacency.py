@@ -1,24 +1,21 @@
-"""How near labels are to each other: from how often they stand in the same rows."""
+"""Adjacency of labels, from the rows that they share."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 
-from longtail.engine.bags import adjacency_among
-from longtail.errors import ParameterError
+from longtail.kernels.types import Float32, Float64, Int32
+from longtail.learners.embedding.bags import adjacency_among
 
 Adjacency = Literal["arithmetic", "geometric", "pmi", "jaccard"]
 
-_Counts = npt.NDArray[np.float64]
-
 
 class LabelGraph:
-    """Adjacency of labels, kept for the pairs alone that stand in some row together.
+    """Adjacency of labels, stored for pairs that share a row.
 
     With n rows, F(y|z) the share of the rows of z that have y, and p a share of all rows:
 
@@ -26,7 +23,7 @@ class LabelGraph:
     arithmetic    (F(y|z) + F(z|y)) / 2, as in equation (3) of the paper
     geometric     square root of F(y|z) F(z|y), as in theorem B.1
     pmi           log(p(y,z) / p(y) p(z)) / -log p(y,z), 0 where it is negative: pointwise mutual information
-                  over the most it can be, so that 1 is that of a label with itself
+                  over its maximum, so that a label has 1 with itself
     jaccard       rows with both over rows with one of them
     ============  =======================================================================================
 
@@ -45,7 +42,6 @@ class LabelGraph:
     """
 
     def __init__(self, Y: sp.csr_array, adjacency: Adjacency = "arithmetic") -> None:
-        check_adjacency(adjacency)
         ones = sp.csr_array((np.ones(Y.nnz, np.float64), Y.indices, Y.indptr), shape=Y.shape)
         together = sp.csr_array(ones.T @ ones)
         counts = together.diagonal()
@@ -56,44 +52,38 @@ class LabelGraph:
         self._values = near.astype(np.float32)
         self._places = np.full(Y.shape[1], -1, np.int32)
 
-    def among(self, labels: npt.NDArray[np.int32]) -> npt.NDArray[np.float32]:
-        """Adjacency among some labels, all different; each has 1 with itself."""
+    def among(self, labels: Int32) -> Float32:
+        """Return the adjacency between some different labels; each has 1 with itself."""
         found = np.zeros((len(labels), len(labels)), np.float32)
         adjacency_among(self._indptr, self._indices, self._values, labels, self._places, found)
         return found
 
     @property
     def nbytes(self) -> int:
-        """Memory that it takes."""
+        """Memory in bytes."""
         return self._indptr.nbytes + self._indices.nbytes + self._values.nbytes + self._places.nbytes
 
 
-def check_adjacency(adjacency: object) -> None:
-    """Refuse what is no name of a measure."""
-    if adjacency not in get_args(Adjacency):
-        raise ParameterError("adjacency", adjacency, f"must be one of {', '.join(get_args(Adjacency))}")
-
-
-def _arithmetic(both: _Counts, one: _Counts, other: _Counts, n: int) -> _Counts:
+def _arithmetic(both: Float64, one: Float64, other: Float64, n: int) -> Float64:
     return both * (1 / one + 1 / other) / 2
 
 
-def _geometric(both: _Counts, one: _Counts, other: _Counts, n: int) -> _Counts:
+def _geometric(both: Float64, one: Float64, other: Float64, n: int) -> Float64:
     return both / np.sqrt(one * other)
 
 
-def _pmi(both: _Counts, one: _Counts, other: _Counts, n: int) -> _Counts:
+def _pmi(both: Float64, one: Float64, other: Float64, n: int) -> Float64:
     most = np.log(n / both)
     with np.errstate(divide="ignore", invalid="ignore"):
         share = np.log(both * n / (one * other)) / most
-    return np.clip(np.where(most > 0, share, 1.0), 0, 1)  # where all rows have both, each says all of the other
+    return np.clip(np.where(most > 0, share, 1.0), 0, 1)  # 1 where all rows have both
 
 
-def _jaccard(both: _Counts, one: _Counts, other: _Counts, n: int) -> _Counts:
+def _jaccard(both: Float64, one: Float64, other: Float64, n: int) -> Float64:
     return both / (one + other - both)
 
 
-_MEASURES: dict[str, Callable[[_Counts, _Counts, _Counts, int], _Counts]] = {
+_MEASURES: dict[str, Callable[[Float64, Float64, Float64, int], Float64]] = {
     "arithmetic": _arithmetic,
     "geometric": _geometric,
     "pmi": _pmi,

@@ -1,4 +1,4 @@
-"""What a fitted embedding does, without torch: embed rows, rank labels, explain, and find labels that are alike."""
+"""A fitted embedding, without torch: embeds rows, ranks labels, explains, and finds similar labels."""
 
 from __future__ import annotations
 
@@ -7,68 +7,71 @@ from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
-from longtail.engine.blas import one_blas_thread
-from longtail.engine.pool import in_chunks
-from longtail.engine.topk import TopK
+from longtail.config import thread_count
 from longtail.errors import InputError, ModelError, ParameterError
-from longtail.learners.base import Learner, checked_k
+from longtail.kernels.types import Flags, Float32, Int32, UInt8
+from longtail.learners.base import Learner
 from longtail.learners.embedding.mapping import embed_rows, linear_parts
 from longtail.learners.embedding.network import Activation
 from longtail.learners.embedding.search import (
-    LabelIndex,
+    MAX_K,
     Lanes,
-    Link,
+    PlattScaling,
     Search,
+    VectorIndex,
     exact_topk,
     has_faiss,
     kind_of_index,
     omp_threads,
-    serves,
 )
 from longtail.learners.explanation import Explanation
-from longtail.learners.linear.training import row_scales
+from longtail.learners.prediction import checked_k
+from longtail.learners.rows import row_scales
+from longtail.runtime.library_threads import one_blas_thread
+from longtail.runtime.pool import in_chunks
+from longtail.topk import TopK
 
 _ROWS_AT_ONCE, _INDEX_ROWS = 256, 500
 
 
 class EmbeddingRanker(Learner):
-    """A learner that ranks labels by their inner products with an embedded row; a subclass says how it is trained."""
+    """Base class of learners that rank labels by inner products with an embedded row; a subclass trains it."""
+
+    _log_odds_slope = 1.0
 
     activation: Activation
     search: Search
     normalise: bool
-    seed: int
-    threads: int | None
+    random_state: int
 
     _stored: ClassVar[tuple[str, ...]] = (
         "weights_", "biases_", "lanes_", "lane_labels_", "slope_", "offset_", "history_", "recall_", "index_kind_",
         "index_effort_", "index_bytes_",
     )  # fmt: skip
 
-    weights_: list[npt.NDArray[np.float32]]
-    biases_: list[npt.NDArray[np.float32]]
-    lanes_: npt.NDArray[np.float32]
-    lane_labels_: npt.NDArray[np.int32]
+    weights_: list[Float32]
+    biases_: list[Float32]
+    lanes_: Float32
+    lane_labels_: Int32
     slope_: float
     offset_: float
     history_: dict[str, list[float]]
     recall_: float
     index_kind_: str | None
     index_effort_: int
-    index_bytes_: npt.NDArray[np.uint8] | None
+    index_bytes_: UInt8 | None
 
     @property
-    def label_embeddings_(self) -> npt.NDArray[np.float32]:
-        """Embedding of each label, of length 1; 0 for labels without a training row."""
+    def label_embeddings_(self) -> Float32:
+        """Embedding of each label, with norm 1; 0 for labels without a training row."""
         check_is_fitted(self, "n_labels_")
         return self.lanes_[: self.n_labels_]
 
-    def embed(self, X: Any) -> npt.NDArray[np.float32]:
-        """Embed rows as vectors of length 1, of shape (n, dimensions); a row without features may stay at 0."""
+    def embed(self, X: Any) -> Float32:
+        """Embed rows as vectors of norm 1, of shape (n, dimensions); a row without features may stay 0."""
         check_is_fitted(self, "n_labels_")
         self._check_map()
         rows = self._scaled(self._check_rows(X))
@@ -77,12 +80,12 @@ class EmbeddingRanker(Learner):
         def part(first: int, last: int) -> None:
             found[first:last] = embed_rows(rows, self.weights_, self.biases_, self.activation, first, last)
 
-        with one_blas_thread():
-            in_chunks(part, rows.shape[0], _ROWS_AT_ONCE, self.threads, "embedding rows")
+        with one_blas_thread(), self._run_settings():
+            in_chunks(part, rows.shape[0], _ROWS_AT_ONCE, "embedding rows")
         return found
 
     def similar(self, label: int, k: int = 10) -> list[tuple[int, float]]:
-        """Labels whose embeddings are nearest to that of a label, with the inner products, nearest first."""
+        """Return the labels nearest to a label, with the inner products of embeddings, nearest first."""
         check_is_fitted(self, "n_labels_")
         count = min(checked_k(k), max(self.n_labels_, 1))
         if isinstance(label, bool) or not isinstance(label, int | np.integer) or not 0 <= label < self.n_labels_:
@@ -92,19 +95,14 @@ class EmbeddingRanker(Learner):
             raise InputError(f"Label {label} has no training row, so it has no embedding.")
         allowed = np.ones(self.n_labels_, np.bool_)
         allowed[chosen] = False
-        top = exact_topk(
-            self._lanes.embeddings[chosen : chosen + 1],
-            self._lanes,
-            Link(np.float32(1), np.float32(0)),
-            count,
-            allowed,
-        )
+        lanes, unscaled = self._lanes, PlattScaling(np.float32(1), np.float32(0))
+        top = exact_topk(lanes.embeddings[chosen : chosen + 1], lanes, unscaled, count, allowed)
         return [
             (int(near), float(score)) for near, score in zip(top.labels[0], top.scores[0], strict=True) if near >= 0
         ]
 
     def _scaled(self, X: sp.csr_array) -> sp.csr_array:
-        """Rows scaled as the model wants them, without zeros: which entries are dropped goes by their number."""
+        """Return rows scaled as in training, without stored zeros, which would change what dropout samples."""
         if not X.data.all():
             X = X.copy()
             X.eliminate_zeros()
@@ -114,29 +112,29 @@ class EmbeddingRanker(Learner):
         return sp.csr_array(((X.data * scales).astype(np.float32), X.indices, X.indptr), shape=X.shape)
 
     def _build_index(self, X: sp.csr_array) -> None:
-        """Index the labels where there are many; some of the rows, drawn at random, say how much it finds."""
+        """Index the labels if there are many, and measure recall on a sample of the rows."""
         kind = kind_of_index(self.search, int((self.lane_labels_ >= 0).sum()))
         if kind is None:
             return
-        rows = np.random.default_rng([self.seed, X.shape[0]]).permutation(X.shape[0])[:_INDEX_ROWS]
+        rows = np.random.default_rng([self.random_state, X.shape[0]]).permutation(X.shape[0])[:_INDEX_ROWS]
         queries = embed_rows(X[np.sort(rows)], self.weights_, self.biases_, self.activation, 0, len(rows))
-        queries = queries[queries.any(axis=1)]  # all labels are as good for a row at the origin
-        with omp_threads(self.threads):
-            index = LabelIndex.build(self._lanes, kind, queries, int(self.seed))
+        queries = queries[queries.any(axis=1)]  # for a row at the origin all labels are equally good
+        with omp_threads(thread_count()):
+            index = VectorIndex.build(self._lanes, kind, queries, int(self.random_state))
         if index is not None:
             self.index_kind_, self.index_effort_, self.recall_ = kind, index.effort, index.recall
             self.index_bytes_ = index.to_bytes()
 
     @property
     def _lanes(self) -> Lanes:
-        """Label embeddings; kernels trust their shapes, so these are looked at first."""
+        """The label embeddings, with checked shapes, on which kernels rely."""
         lanes = Lanes(self.lanes_, self.lane_labels_)
         if not lanes.is_sound(self.n_labels_):
             raise ModelError("The label embeddings don't fit the model: its files were changed; train it again.")
         return lanes
 
     def _check_map(self) -> None:
-        """Refuse weights whose shapes don't fit each other; kernels trust them."""
+        """Refuse weights whose shapes don't fit each other: kernels rely on them."""
         width, is_sound = self.n_features_in_, len(self.weights_) == len(self.biases_) > 0
         for weights, bias in zip(self.weights_, self.biases_, strict=False):
             is_sound = is_sound and weights.ndim == 2 and weights.shape[0] == width and bias.shape == weights.shape[1:]
@@ -145,79 +143,61 @@ class EmbeddingRanker(Learner):
         if not is_sound or width != self.lanes_.shape[-1]:
             raise ModelError("The weights don't fit the model: its files were changed; train it again.")
 
-    def _topk(self, X: sp.csr_array, k: int, allowed: npt.NDArray[np.bool_] | None) -> TopK:
-        index = self._label_index() if allowed is None and serves(k) else None
+    def _topk(self, X: sp.csr_array, k: int, allowed: Flags | None) -> TopK:
+        index = self._label_index() if allowed is None and k <= MAX_K else None
         if index is None:
             return self._exact(self._scaled(X), k, allowed, None)
-        with omp_threads(1):  # the threads are ours
+        with omp_threads(1):  # the rows are already spread over threads
 
-            def search(queries: npt.NDArray[np.float32]) -> TopK:
-                return index.topk(queries, self._lanes, self._to_odds, k)
+            def search(queries: Float32) -> TopK:
+                return index.topk(queries, self._lanes, self._scaling, k)
 
             return self._ranked(self._scaled(X), k, search)
 
-    def _weighted_topk(
-        self,
-        X: sp.csr_array,
-        k: int,
-        allowed: npt.NDArray[np.bool_] | None,
-        factors: npt.NDArray[np.float32] | None,
-    ) -> TopK:
-        """Exact: among all labels, unless there is an index, which gives candidates."""
+    def _weighted_topk(self, X: sp.csr_array, k: int, allowed: Flags | None, factors: Float32 | None) -> TopK:
+        """Rank exactly among all labels, or among the candidates of the index if there is one."""
         if factors is None:
             return self._topk(X, k, allowed)
         if self._label_index() is not None:
             return self._reranked_topks(X, [(k, factors)], allowed)[0]
         return self._exact(self._scaled(X), k, allowed, factors)
 
-    def _exact(
-        self,
-        X: sp.csr_array,
-        k: int,
-        allowed: npt.NDArray[np.bool_] | None,
-        factors: npt.NDArray[np.float32] | None,
-    ) -> TopK:
-        lanes, link = self._lanes, self._to_odds
-        return self._ranked(X, k, lambda queries: exact_topk(queries, lanes, link, k, allowed, factors))
+    def _exact(self, X: sp.csr_array, k: int, allowed: Flags | None, factors: Float32 | None) -> TopK:
+        lanes, scaling = self._lanes, self._scaling
+        return self._ranked(X, k, lambda queries: exact_topk(queries, lanes, scaling, k, allowed, factors))
 
-    def _ranked(self, X: sp.csr_array, k: int, search: Callable[[npt.NDArray[np.float32]], TopK]) -> TopK:
-        """Embed and search some rows at a time."""
+    def _ranked(self, X: sp.csr_array, k: int, search: Callable[[Float32], TopK]) -> TopK:
+        """Embed and search rows in chunks."""
         self._check_map()
         n = X.shape[0]
-        top = TopK(np.full((n, k), -1, np.int32), np.full((n, k), -np.inf, np.float32))
+        top = TopK.empty(n, k)
 
         def rank(first: int, last: int) -> None:
             found = search(embed_rows(X, self.weights_, self.biases_, self.activation, first, last))
             top.labels[first:last], top.scores[first:last] = found.labels, found.scores
 
         with one_blas_thread():
-            in_chunks(rank, n, _ROWS_AT_ONCE, self.threads, "predicting")
+            in_chunks(rank, n, _ROWS_AT_ONCE, "predicting")
         return top
 
     @property
-    def _to_odds(self) -> Link:
-        return Link(np.float32(self.slope_), np.float32(self.offset_))
+    def _scaling(self) -> PlattScaling:
+        return PlattScaling(np.float32(self.slope_), np.float32(self.offset_))
 
-    def _label_index(self) -> LabelIndex | None:
-        """The index, read from its bytes once; None where there is none or faiss isn't installed."""
+    def _label_index(self) -> VectorIndex | None:
+        """The index, read from its bytes once; None if there is none or faiss isn't installed."""
         stored = self.index_bytes_
-        if stored is None or self.index_kind_ is None or not has_faiss():
-            return None
-        if self.search == "exact":
+        if stored is None or self.index_kind_ is None or self.search == "exact" or not has_faiss():
             return None
         found = _indexes.get(self)
         if found is None or found[0] is not stored:
-            index = LabelIndex.from_bytes(stored, self.index_kind_, self.index_effort_, self.recall_)
+            index = VectorIndex.from_bytes(stored, self.index_kind_, self.index_effort_, self.recall_)
             if not index.fits(self._lanes):
                 raise ModelError("The index doesn't fit the model: its files were changed; train it again.")
             found = _indexes[self] = stored, index
         return found[1]
 
-    def _log_scores(self, scores: npt.NDArray[np.floating[Any]]) -> npt.NDArray[np.floating[Any]]:
-        """Logarithm of the probability that a score stands for."""
-        return np.asarray(-np.logaddexp(0, -scores), scores.dtype)
-
-    def _explain(self, X: sp.csr_array, labels: npt.NDArray[np.int32]) -> list[Explanation]:
+    def _explain(self, X: sp.csr_array, labels: Int32) -> list[Explanation]:
         self._check_map()
         rows = self._scaled(X)
         parts, rest = linear_parts(rows, self.weights_, self.biases_, self.activation)
@@ -229,4 +209,4 @@ class EmbeddingRanker(Learner):
         ]
 
 
-_indexes: WeakKeyDictionary[EmbeddingRanker, tuple[object, LabelIndex]] = WeakKeyDictionary()
+_indexes: WeakKeyDictionary[EmbeddingRanker, tuple[object, VectorIndex]] = WeakKeyDictionary()

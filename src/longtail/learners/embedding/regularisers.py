@@ -1,4 +1,4 @@
-"""What draws label embeddings together or apart, by name; each a mean over pairs, for unit vectors.
+"""Regularisers that pull label embeddings together or apart, by name; each is a mean over pairs of unit vectors.
 
 In all of them, g is the matrix of inner products between the embeddings of two labels, and u their adjacency.
 """
@@ -6,9 +6,7 @@ In all of them, g is the matrix of inner products between the embeddings of two 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Literal, get_args
-
-from longtail.errors import ParameterError
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -47,19 +45,6 @@ BETWEEN_LABELS: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
 }
 
 
-def check_regulariser(regulariser: object) -> None:
-    """Refuse what is neither a name of a regulariser nor None."""
-    if regulariser is not None and regulariser not in get_args(Regulariser):
-        listed = ", ".join(get_args(Regulariser))
-        raise ParameterError("regulariser", regulariser, f"must be one of {listed}, or None")
-
-
-def check_sampling(sampling: object) -> None:
-    """Refuse what is no way to draw labels."""
-    if sampling not in get_args(Sampling):
-        raise ParameterError("sampling", sampling, f"must be one of {', '.join(get_args(Sampling))}")
-
-
 def _mean(values: Tensor, weights: Tensor) -> Tensor:
-    """Mean over pairs of labels, each label counted as often as its weight says."""
+    """Weighted mean over pairs of labels."""
     return (values * weights[:, None] * weights).sum() / weights.sum().square()

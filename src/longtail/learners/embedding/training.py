@@ -1,110 +1,54 @@
-"""Training of embeddings: algorithms 1 and 2 of the paper, a batch at a time, with the same bits for any thread count.
+"""Training of embeddings: algorithms 1 and 2 of Guo et al., one batch per step, the same bits for any thread count.
 
-A batch is cut into shards of rows; torch works on the shards, each with one thread, and kernels on the two tables.
+A batch is split into shards of rows. Torch computes the gradients of the shards, one thread each; kernels update the
+tables of features and labels.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 
-from longtail.engine.bags import (
+from longtail.errors import ParameterError
+from longtail.kernels.types import Array, Float32, Float64, Int32, Int64
+from longtail.learners.embedding.adjacency import LabelGraph
+from longtail.learners.embedding.bags import (
     Bags,
     ByFeature,
-    Pace,
-    Table,
     count_occurring,
-    draw_entries,
+    sample_entries,
     sort_by_feature,
-    step_all,
     step_features,
     step_units,
     sum_bags,
 )
-from longtail.engine.pool import Crew
-from longtail.learners.embedding.adjacency import Adjacency, LabelGraph
-from longtail.learners.embedding.losses import LOSSES, LossName, Step
-from longtail.learners.embedding.network import (
-    FIRST_SPREAD,
-    Activation,
-    Parameters,
-    column_squares,
-    embed,
-    first_parameters,
-)
-from longtail.learners.embedding.regularisers import BETWEEN_LABELS, Regulariser, Sampling, gravity
+from longtail.learners.embedding.losses import LOSSES, EmbeddingScores
+from longtail.learners.embedding.mapping import unit_rows
+from longtail.learners.embedding.network import FIRST_SPREAD, column_squares, embed, first_parameters
+from longtail.learners.embedding.regularisers import BETWEEN_LABELS, gravity
+from longtail.learners.training.averaging import Weights
+from longtail.learners.training.fit import TrainingStep
+from longtail.learners.training.row_adam import AdamTable, StepSize, adam_table
+from longtail.learners.training.schedule import cosine_with_warmup
+from longtail.runtime.checkpoint import as_numbers, from_numbers
+from longtail.runtime.pool import ThreadPool
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from longtail.learners.embedding.embedding_classifier import EmbeddingClassifier
+
 _SHARD = 256  # rows
 _BAGS_AT_ONCE, _FEATURES_AT_ONCE, _LABELS_AT_ONCE = 64, 1024, 512
-_REGULARISED = 1024  # labels that the regulariser looks at
-_WARM_UP, _LEAST = 20, 0.02  # steps to the full rate, and the share of it that is left at the end
-
+_REGULARISED_LABELS = 1024  # per step
+_WARMUP_STEPS, _LOWEST_RATE = 20, 0.02  # share of the learning rate at the end
+_WEIGHT_PER_LABEL = 0.1  # of the regulariser
 
 Optimiser = Literal["adam", "sgd"]
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What training depends on besides the data; see `EmbeddingClassifier`."""
-
-    widths: tuple[int, ...]
-    activation: Activation
-    loss: LossName
-    margin: float
-    mined: int
-    negatives: int
-    regulariser: Regulariser | None
-    strength: float
-    sampling: Sampling
-    adjacency: Adjacency
-    keep: float
-    batch: int
-    passes: int
-    optimiser: Optimiser
-    rate: float
-    label_rate: float
-    precision: str
-    seed: int
-
-
-class State(NamedTuple):
-    """Everything that training changes."""
-
-    features: Table
-    labels: Table
-    parameters: Parameters
-
-    def tables(self) -> Iterator[Table]:
-        """All tables, in a fixed order."""
-        yield from (self.features, self.labels, *self.parameters.values())
-
-
-class Progress(NamedTuple):
-    """How training went, over some steps."""
-
-    loss: float
-    regularisation: float
-    gradient_norm: float
-    rows_per_second: float
-
-
-@dataclass
-class Within:
-    """Where a pass is: steps that are done, the state of what is drawn next, and what was worked out at its start."""
-
-    done: int = 0
-    drawn: Any = None
-    squares: npt.NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
 
 
 class _Batch(NamedTuple):
@@ -112,276 +56,262 @@ class _Batch(NamedTuple):
 
     bags: Bags
     by_feature: ByFeature
-    labels: npt.NDArray[np.int32]  # of the step
+    labels: Int32  # rising
     truth: sp.csr_array  # rows by labels of the step
-    chosen: npt.NDArray[np.int64]  # place of one label of each row, -1 for none
-    weights: npt.NDArray[np.float32]  # of each label in the regulariser
+    sampled: Int64  # place in `labels` of one true label per row, -1 for none
+    weights: Float32  # of each label in the regulariser
 
 
-class Trainer:
-    """Trains embeddings of rows and labels pass by pass.
+class _Gradients(NamedTuple):
+    """Loss of a shard, and its gradients with respect to bag sums, unit label vectors and layers."""
 
-    Parameters
-    ----------
-    X, Y : csr_array
-        Rows, scaled as they should be, and labels.
-    costs : ndarray of float32
-        Of each label where it is true.
-    settings : Settings
-    threads : int
+    loss: float
+    regularisation: float
+    sums: Float32
+    units: Float32
+    layers: dict[str, Float32]
+
+
+class _Regularisation(NamedTuple):
+    """Value of the regulariser, and its gradient with respect to the unit vectors of some labels of the step."""
+
+    value: float
+    labels: Int64
+    units: Float32
+
+
+class TrainableEmbedding:
+    """The tables and layers of an embedding, with the rows and the optimiser that train them.
+
+    `X` has the scaled rows, `costs` the cost of each label where it is true; the settings are those of `learner`.
     """
 
-    def __init__(
-        self, X: sp.csr_array, Y: sp.csr_array, costs: npt.NDArray[np.float32], settings: Settings, threads: int
-    ) -> None:
-        self.settings = settings
-        self.X, self.Y, self.costs = X, Y, costs
+    n_processes = 1
+
+    def __init__(self, X: sp.csr_array, Y: sp.csr_array, costs: Float32, learner: EmbeddingClassifier) -> None:
+        self.X, self.Y, self.costs, self.settings = X, Y, costs, learner
+        self.widths = learner._widths()
+        self.steps_per_epoch = max(1, round(X.shape[0] / learner.batch_size))
+        weight = learner.regulariser_weight
+        self.regulariser_weight = float(_WEIGHT_PER_LABEL * Y.shape[1] if weight is None else weight)
         self._seen = np.unique(Y.indices).astype(np.int32)
-        self._graph = LabelGraph(Y, settings.adjacency) if settings.regulariser in ("glas", "laplacian") else None
+        has_graph = learner.regulariser in ("glas", "laplacian")
+        self._graph = LabelGraph(Y, learner.adjacency) if has_graph else None
         self._counts = np.zeros(X.shape[1], np.int64)
-        self._crew = Crew(threads)
-        self.batches = max(1, round(X.shape[0] / settings.batch))
+        self._pool = ThreadPool()
+        rng = np.random.default_rng(learner.random_state)
+        features = rng.standard_normal((X.shape[1], self.widths[0]), np.float32) * np.float32(FIRST_SPREAD)
+        labels = rng.standard_normal((Y.shape[1], self.widths[-1]), np.float32) / np.float32(np.sqrt(self.widths[-1]))
+        self.features, self.labels = AdamTable.untrained(features), AdamTable.untrained(labels)
+        self.layers = first_parameters(X.shape[1], self.widths, rng)
+        self._rng, self._batches = rng, list[Int64]()
+        self._squares = np.empty(0)  # squared norms of the columns of the feature table
 
-    def begin(self) -> State:
-        """State before the first pass."""
-        rng = np.random.default_rng(self.settings.seed)
-        widths = self.settings.widths
-        features = rng.standard_normal((self.X.shape[1], widths[0]), np.float32) * np.float32(FIRST_SPREAD)
-        labels = rng.standard_normal((self.Y.shape[1], widths[-1]), np.float32) / np.float32(np.sqrt(widths[-1]))
-        return State(Table.begin(features), Table.begin(labels), first_parameters(self.X.shape[1], widths, rng))
+    def start_epoch(self, epoch: int) -> None:
+        """Shuffle the rows, and compute the norms that steps update."""
+        self._rng = np.random.default_rng([self.settings.random_state, epoch])
+        self._batches = np.array_split(self._rng.permutation(self.X.shape[0]), self.steps_per_epoch)
+        self._squares = column_squares(self.features.values)
 
-    def steps(self, state: State, number: int, within: Within | None = None) -> Iterator[Progress]:
-        """Go over all rows once, changing the state; `number` is that of the pass, from 0 on.
+    def training_step(self, step: int) -> TrainingStep:
+        """Compute the gradients of a batch, and update the tables and layers."""
+        rows = self._batches[step % self.steps_per_epoch]
+        return self._step(self._sample_batch(rows, self._rng), step)
 
-        What is drawn depends on the seed and that number alone. `within`, if it is given, tells where in the pass to
-        go on, and always tells where the pass is.
-        """
-        rng = np.random.default_rng([self.settings.seed, number])
-        within = within or Within()
-        order = rng.permutation(self.X.shape[0])
-        if within.done:
-            rng.bit_generator.state = within.drawn
-        else:
-            within.squares = column_squares(state.features.values)
-        for place, rows in enumerate(np.array_split(order, self.batches)):
-            if place < within.done:
-                continue
-            start = time.perf_counter()
-            turn = number * self.batches + place + 1
-            loss, regularisation, total = self._step(state, self._drawn(rows, rng), within.squares, turn)
-            within.done, within.drawn = place + 1, rng.bit_generator.state
-            yield Progress(loss, regularisation, total**0.5, len(rows) / (time.perf_counter() - start))
+    def weights(self) -> Weights:
+        """Copy the values; labels as unit vectors, because their norms have no effect and mustn't weigh in a mean."""
+        layers = (table.values.copy() for table in self.layers.values())
+        return [self.features.values.copy(), unit_rows(self.labels.values), *layers]
+
+    def state(self) -> list[Array]:
+        """Return the generator, the norms and all tables with their moments."""
+        return [
+            as_numbers(self._rng.bit_generator.state),
+            self._squares,
+            *(a for table in self._tables() for a in table),
+        ]
+
+    def load_state(self, arrays: list[Array]) -> None:
+        """Restore what `state` returned."""
+        self._rng.bit_generator.state = from_numbers(arrays[0])
+        self._squares = arrays[1]
+        own = (array for table in self._tables() for array in table)
+        for array, saved in zip(own, arrays[2:], strict=True):
+            array[...] = saved
+
+    def divergence(self) -> ParameterError:
+        """Return the error to raise when a loss is not finite."""
+        advice = "makes the training diverge: lower it"
+        if self.settings.regulariser:
+            advice += f", or regulariser_weight, which is {self.regulariser_weight:g}"
+        return ParameterError("learning_rate", self.settings.learning_rate, advice)
 
     def close(self) -> None:
-        """Let the threads go."""
-        self._crew.close()
+        """Shut down the threads."""
+        self._pool.close()
 
-    def _pace(self, rate: float, turn: int) -> Pace:
-        """Length of a step: it rises over the first steps, and falls to almost nothing as half a cosine."""
-        total = self.settings.passes * self.batches
-        falling = 0.5 * (1 + np.cos(np.pi * turn / (total + 1)))
-        share = max(falling, _LEAST) * min(1.0, turn / min(_WARM_UP, total))
-        return Pace.of(rate * share, turn, self.settings.optimiser == "adam")
+    def _tables(self) -> list[AdamTable]:
+        return [self.features, self.labels, *self.layers.values()]
 
-    def _drawn(self, rows: npt.NDArray[np.int64], rng: np.random.Generator) -> _Batch:
+    def _step_size(self, learning_rate: float, step: int) -> StepSize:
+        steps = self.settings.epochs * self.steps_per_epoch
+        factor = cosine_with_warmup(step, steps, _WARMUP_STEPS, _LOWEST_RATE)
+        return StepSize.of(learning_rate * factor, step, self.settings.optimiser == "adam")
+
+    def _sample_batch(self, rows: Int64, rng: np.random.Generator) -> _Batch:
+        """Sample a true label per row, further labels of the step, and the features that dropout keeps."""
         own = self.Y[rows]
         counts = np.diff(own.indptr)
-        drawn = own.indptr[:-1] + (rng.random(len(rows)) * counts).astype(np.int64)
-        labels, even = self._labels_of(own, rng)
+        chosen = own.indptr[:-1] + (rng.random(len(rows)) * counts).astype(np.int64)
+        # Labels of the step: those of its rows, and a uniform sample of all.
+        n_negatives = min(self.settings.n_negatives, len(self._seen))
+        negatives = self._seen[rng.permutation(len(self._seen))[:n_negatives]]
+        labels = np.unique(np.concatenate([own.indices.astype(np.int32), negatives]))
+        uniform = negatives if n_negatives else rng.permutation(labels)
         places = np.searchsorted(labels, own.indices).astype(np.int64)
         padded = np.append(places, -1)  # for rows without labels at the end
-        chosen = np.where(counts > 0, padded[np.minimum(drawn, own.nnz)], -1)
-        return _Batch(
-            *self._bags(rows, rng),
-            labels,
-            sp.csr_array((np.ones(own.nnz, np.float32), places, own.indptr), shape=(len(rows), len(labels))),
-            chosen,
-            self._regularised(chosen, labels, even),
-        )
-
-    def _regularised(
-        self, chosen: npt.NDArray[np.int64], labels: npt.NDArray[np.int32], even: npt.NDArray[np.int32]
-    ) -> npt.NDArray[np.float32]:
-        """How often each label of a step counts in the regulariser."""
+        sampled = np.where(counts > 0, padded[np.minimum(chosen, own.nnz)], -1)
+        # How often each label counts in the regulariser.
         if self.settings.sampling == "rows":
-            return np.bincount(chosen[chosen >= 0], minlength=len(labels)).astype(np.float32)
-        weights = np.zeros(len(labels), np.float32)
-        weights[np.searchsorted(labels, even[:_REGULARISED])] = 1
-        return weights
+            weights = np.bincount(sampled[sampled >= 0], minlength=len(labels)).astype(np.float32)
+        else:
+            weights = np.zeros(len(labels), np.float32)
+            weights[np.searchsorted(labels, uniform[:_REGULARISED_LABELS])] = 1
+        truth = sp.csr_array((np.ones(own.nnz, np.float32), places, own.indptr), shape=(len(rows), len(labels)))
+        return _Batch(*self._bags(rows, rng), labels, truth, sampled, weights)
 
-    def _labels_of(
-        self, own: sp.csr_array, rng: np.random.Generator
-    ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-        """Labels of a step, rising: those of its rows, and others drawn at random; and those drawn, in random order.
-
-        Where none are drawn, the labels of the rows stand for them.
-        """
-        seen, wanted = self._seen, min(self.settings.negatives, len(self._seen))
-        drawn = seen[rng.permutation(len(seen))[:wanted]]
-        labels = np.unique(np.concatenate([own.indices.astype(np.int32), drawn]))
-        return labels, drawn if wanted else rng.permutation(labels)
-
-    def _bags(self, rows: npt.NDArray[np.int64], rng: np.random.Generator) -> tuple[Bags, ByFeature]:
+    def _bags(self, rows: Int64, rng: np.random.Generator) -> tuple[Bags, ByFeature]:
+        """Rows after dropout, by row and by feature."""
         X = self.X
         room = int((X.indptr[rows + 1] - X.indptr[rows]).sum())
         begin = np.empty(len(rows) + 1, np.int64)
         indices, values = np.empty(room, np.int32), np.empty(room, np.float32)
-        seed = rng.integers(1, 2**63, dtype=np.uint64)
-        count = draw_entries(X.indptr, X.indices, X.data, rows, self.settings.keep, seed, begin, indices, values)
+        seed, keep = rng.integers(1, 2**63, dtype=np.uint64), 1 - float(self.settings.input_dropout)
+        count = sample_entries(X.indptr, X.indices, X.data, rows, keep, seed, begin, indices, values)
         bags = Bags(begin, indices[:count], values[:count])
         found = count_occurring(bags, self._counts)
-        sorted_ = ByFeature(
+        by_feature = ByFeature(
             np.empty(found, np.int32), np.empty(found + 1, np.int64), np.empty(count, np.int32),
             np.empty(count, np.float32),
         )  # fmt: skip
-        sort_by_feature(bags, self._counts, sorted_)
-        return bags, sorted_
+        sort_by_feature(bags, self._counts, by_feature)
+        return bags, by_feature
 
-    def _step(
-        self, state: State, batch: _Batch, squares: npt.NDArray[np.float64], turn: int
-    ) -> tuple[float, float, float]:
+    def _step(self, batch: _Batch, step: int) -> TrainingStep:
         import torch
 
-        n, (features, labels, parameters) = len(batch.chosen), state
-        sums = np.empty((n, features.values.shape[1]), np.float32)
-        self._crew.each(
-            lambda first, last: sum_bags(*batch.bags, features.values, first, last, sums[first:last]), n, _BAGS_AT_ONCE
+        n = len(batch.sampled)
+        sums = np.empty((n, self.widths[0]), np.float32)
+        self._pool.each(
+            lambda first, last: sum_bags(*batch.bags, self.features.values, first, last, sums[first:last]),
+            n,
+            _BAGS_AT_ONCE,
         )
-        rows = labels.values[batch.labels]
+        rows = self.labels.values[batch.labels]
         units = torch.from_numpy(rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-15))
-        lengths = torch.from_numpy(np.sqrt(np.maximum(squares, 1e-30)).astype(np.float32))
-        shards, regulariser = self._gradients(parameters, batch, sums, units, lengths)
-        loss = sum(shard.loss for shard in shards)
-        regularisation = regulariser.value + sum(shard.regularisation for shard in shards)
-        by_units = np.sum([shard.by_units for shard in shards], axis=0)
-        by_units[regulariser.places] += regulariser.by_units
-        slopes = np.concatenate([shard.by_sums for shard in shards])
-        pace, label_pace = (self._pace(rate, turn) for rate in (self.settings.rate, self.settings.label_rate))
-        total = self._update(state, batch, slopes, by_units, squares, pace, label_pace)
-        for name, table in parameters.items():
-            gradient = np.sum([shard.by_parameters[name] for shard in shards], axis=0)
+        norms = torch.from_numpy(np.sqrt(np.maximum(self._squares, 1e-30)).astype(np.float32))
+        shards, regulariser = self._gradients(batch, sums, units, norms)
+        # Gradients are added up in the order of the shards, whichever thread computed them.
+        unit_gradients = np.sum([shard.units for shard in shards], axis=0)
+        unit_gradients[regulariser.labels] += regulariser.units
+        sum_gradients = np.concatenate([shard.sums for shard in shards])
+        size = self._step_size(self.settings.learning_rate, step)
+        total = self._update_tables(batch, sum_gradients, unit_gradients, size, step)
+        for name, table in self.layers.items():
+            gradient = np.sum([shard.layers[name] for shard in shards], axis=0)
             total += float(np.square(gradient).sum())
-            step_all(table, gradient, pace)
-        return loss, regularisation, total
+            adam_table(table, gradient, size)
+        return TrainingStep(
+            sum(shard.loss for shard in shards),
+            total**0.5,
+            n,
+            regulariser.value + sum(shard.regularisation for shard in shards),
+        )
 
     def _gradients(
-        self,
-        parameters: Parameters,
-        batch: _Batch,
-        sums: npt.NDArray[np.float32],
-        units: Tensor,
-        lengths: Tensor,
-    ) -> tuple[list[_Gradients], _Regularised]:
-        """Gradients of each shard of a batch, and of the regulariser, which is worked out beside them."""
-        n = len(batch.chosen)
+        self, batch: _Batch, sums: Float32, units: Tensor, norms: Tensor
+    ) -> tuple[list[_Gradients], _Regularisation]:
+        """Gradients of all shards of a batch, and of the regulariser between labels, computed in parallel."""
+        n = len(batch.sampled)
         tasks: list[Callable[[], Any]] = [partial(self._regularise, batch, units)]
         for first in range(0, n, _SHARD):
-            last = min(first + _SHARD, n)
-            tasks.append(partial(self._shard, parameters, batch, sums, units, lengths, first, last))
-        regularised, *shards = self._crew.all(tasks)
+            tasks.append(partial(self._shard, batch, sums, units, norms, slice(first, min(first + _SHARD, n))))
+        regularised, *shards = self._pool.all(tasks)
         return shards, regularised
 
-    def _shard(
-        self,
-        parameters: Parameters,
-        batch: _Batch,
-        sums: npt.NDArray[np.float32],
-        units: Tensor,
-        lengths: Tensor,
-        first: int,
-        last: int,
-    ) -> _Gradients:
+    def _shard(self, batch: _Batch, sums: Float32, units: Tensor, norms: Tensor, part: slice) -> _Gradients:
         """Loss and gradients of some rows of a batch."""
         import torch
 
         torch.set_num_threads(1)
-        settings, n = self.settings, len(batch.chosen)
-        if not len(batch.labels):  # rows without labels, and none drawn
-            none = {name: np.zeros_like(table.values) for name, table in parameters.items()}
-            return _Gradients(0.0, 0.0, np.zeros_like(sums[first:last]), np.zeros(tuple(units.shape), np.float32), none)
-        leaf = torch.from_numpy(sums[first:last]).requires_grad_()
-        own = {name: torch.from_numpy(table.values).requires_grad_() for name, table in parameters.items()}
+        settings, n = self.settings, len(batch.sampled)
+        if not len(batch.labels):  # rows without labels, and none sampled
+            none = {name: np.zeros_like(table.values) for name, table in self.layers.items()}
+            return _Gradients(0.0, 0.0, np.zeros_like(sums[part]), np.zeros(tuple(units.shape), np.float32), none)
+        leaf = torch.from_numpy(sums[part]).requires_grad_()
+        layers = {name: torch.from_numpy(table.values).requires_grad_() for name, table in self.layers.items()}
         labels = units.detach().requires_grad_()
         with torch.autocast("cpu", torch.bfloat16, enabled=settings.precision == "bfloat16"):
-            scores = embed(leaf, lengths, own, len(settings.widths), settings.activation) @ labels.T
-        step = Step(
+            scores = embed(leaf, norms, layers, len(self.widths), settings.activation) @ labels.T
+        scored = EmbeddingScores(
             scores.float(),
-            torch.from_numpy(batch.truth[first:last].toarray()),
-            torch.from_numpy(batch.chosen[first:last]),
+            torch.from_numpy(batch.truth[part].toarray()),
+            torch.from_numpy(batch.sampled[part]),
             torch.from_numpy(self.costs[batch.labels]),
-            own["scale"].exp(),
-            own["shift"],
-            settings.margin,
-            settings.mined,
+            layers["scale"].exp(),
+            layers["shift"],
+            float(settings.margin),
+            settings.n_hard_negatives,
         )
-        loss = LOSSES[settings.loss](step) / n
+        loss = LOSSES[settings.loss](scored) / n
         regularisation = torch.zeros(())
         if settings.regulariser == "gravity" and batch.weights.any():
-            regularisation = gravity(step.scores, torch.from_numpy(batch.weights)) / n
-        (loss + settings.strength * regularisation).backward()  # type: ignore[no-untyped-call]
+            regularisation = gravity(scored.scores, torch.from_numpy(batch.weights)) / n
+        (loss + self.regulariser_weight * regularisation).backward()  # type: ignore[no-untyped-call]
         return _Gradients(
             float(loss.detach()),
             float(regularisation.detach()),
             _gradient(leaf),
             _gradient(labels),
-            {name: _gradient(tensor) for name, tensor in own.items()},
+            {name: _gradient(tensor) for name, tensor in layers.items()},
         )
 
-    def _regularise(self, batch: _Batch, units: Tensor) -> _Regularised:
-        """Value of the regulariser, and its gradient by the unit vectors of the labels that were drawn."""
+    def _regularise(self, batch: _Batch, units: Tensor) -> _Regularisation:
+        """Value and gradient of a regulariser between labels."""
         import torch
 
         torch.set_num_threads(1)
-        settings, drawn = self.settings, np.flatnonzero(batch.weights)
-        if settings.regulariser not in BETWEEN_LABELS or not settings.strength or not len(drawn):
-            return _Regularised(0.0, drawn[:0], np.empty((0, units.shape[1]), np.float32))
-        leaf = units[torch.from_numpy(drawn)].requires_grad_()
-        near = torch.from_numpy(self._graph.among(batch.labels[drawn])) if self._graph else torch.zeros(())
-        value = BETWEEN_LABELS[settings.regulariser](leaf @ leaf.T, near, torch.from_numpy(batch.weights[drawn]))
-        (settings.strength * value).backward()  # type: ignore[no-untyped-call]
-        return _Regularised(float(value.detach()), drawn, _gradient(leaf))
+        name, labels = self.settings.regulariser, np.flatnonzero(batch.weights)
+        if name not in BETWEEN_LABELS or not self.regulariser_weight or not len(labels):
+            return _Regularisation(0.0, labels[:0], np.empty((0, units.shape[1]), np.float32))
+        leaf = units[torch.from_numpy(labels)].requires_grad_()
+        near = torch.from_numpy(self._graph.among(batch.labels[labels])) if self._graph else torch.zeros(())
+        value = BETWEEN_LABELS[name](leaf @ leaf.T, near, torch.from_numpy(batch.weights[labels]))
+        (self.regulariser_weight * value).backward()  # type: ignore[no-untyped-call]
+        return _Regularisation(float(value.detach()), labels, _gradient(leaf))
 
-    def _update(
-        self,
-        state: State,
-        batch: _Batch,
-        slopes: npt.NDArray[np.float32],
-        by_units: npt.NDArray[np.float32],
-        squares: npt.NDArray[np.float64],
-        pace: Pace,
-        label_pace: Pace,
+    def _update_tables(
+        self, batch: _Batch, sum_gradients: Float32, unit_gradients: Float32, size: StepSize, step: int
     ) -> float:
-        """Take the step with both tables; the squared length of their gradients."""
+        """Update the rows of both tables that the batch uses, and return their squared gradient norm."""
+        rate = self.settings.label_learning_rate
+        label_size = self._step_size(self.settings.learning_rate if rate is None else rate, step)
 
-        def features(first: int, last: int) -> tuple[float, npt.NDArray[np.float64]]:
-            change = np.zeros(slopes.shape[1])
-            return step_features(batch.by_feature, slopes, state.features, pace, first, last, change), change
+        def features(first: int, last: int) -> tuple[float, Float64]:
+            change = np.zeros(sum_gradients.shape[1])
+            return step_features(batch.by_feature, sum_gradients, self.features, size, first, last, change), change
 
         def labels(first: int, last: int) -> float:
-            total: float = step_units(batch.labels, by_units, state.labels, label_pace, first, last)
+            total: float = step_units(batch.labels, unit_gradients, self.labels, label_size, first, last)
             return total
 
-        done = self._crew.each(features, len(batch.by_feature.features), _FEATURES_AT_ONCE)
+        done = self._pool.each(features, len(batch.by_feature.features), _FEATURES_AT_ONCE)
         for _, change in done:
-            squares += change
-        return sum(total for total, _ in done) + sum(self._crew.each(labels, len(batch.labels), _LABELS_AT_ONCE))
+            self._squares += change
+        return sum(total for total, _ in done) + sum(self._pool.each(labels, len(batch.labels), _LABELS_AT_ONCE))
 
 
-class _Gradients(NamedTuple):
-    loss: float
-    regularisation: float
-    by_sums: npt.NDArray[np.float32]
-    by_units: npt.NDArray[np.float32]
-    by_parameters: dict[str, npt.NDArray[np.float32]]
-
-
-class _Regularised(NamedTuple):
-    value: float
-    places: npt.NDArray[np.int64]
-    by_units: npt.NDArray[np.float32]
-
-
-def _gradient(tensor: Tensor) -> npt.NDArray[np.float32]:
+def _gradient(tensor: Tensor) -> Float32:
     """Gradient of a leaf; 0 where the loss doesn't depend on it."""
     if tensor.grad is None:
         return np.zeros(tuple(tensor.shape), np.float32)

@@ -1,29 +1,28 @@
-"""Why a label got its score in trees over rows: what each step of the paths changed, and which features took it."""
+"""Explanation of scores of trees over rows: the change of the score at each step, attributed to features."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 
+from longtail.kernels.types import Float64, Int32
 from longtail.learners.explanation import Explanation
 from longtail.learners.instance_trees.trees import InstanceTrees
 
 _SHOWN = 3
-_ELSEWHERE = "None of the leaves that the row came to holds this label, so it is not ranked."
+_ELSEWHERE = "None of the leaves that the row reached holds this label, so it is not ranked."
 _NOWHERE = "No leaf of any tree holds this label, so it is never ranked: a larger leaf_labels keeps more."
-Float64 = npt.NDArray[np.float64]
 
 
-def explain_label(trees: InstanceTrees, row: sp.csr_array, leaves: npt.NDArray[np.int32], label: int) -> Explanation:
-    """Share the score of a label out among the features of one row.
+def explain_label(trees: InstanceTrees, row: sp.csr_array, leaves: Int32, label: int) -> Explanation:
+    """Attribute the score of a label to the features of one row.
 
-    At the root of a tree, the label has the mean of its values in all leaves, by their training rows; each step down
-    changes it to that of the leaves below. What a step changes goes to the features that pulled the row to that side,
-    in proportion to their pull, and to the bias as far as the bias did. The parts add up to the score exactly, and so
-    do the trees, which are named by the leaf that the row came to.
+    At the root of a tree, the label has its mean value over all leaves, weighted by training rows; each step down
+    changes it to the mean over the leaves below. The change is attributed to the features that pulled the row to that
+    side, in proportion to their contribution to the margin, and to the bias likewise. The parts add up to the score
+    exactly; so do the trees, which are named by the leaf that the row reached.
     """
     mass, rows = _running_sums(trees, label)
     dense = np.zeros(trees.n_features_)
@@ -52,7 +51,7 @@ def explain_label(trees: InstanceTrees, row: sp.csr_array, leaves: npt.NDArray[n
         if value:
             sources.append((name, float(value / trees.n_trees)))
     why = Explanation.from_effects(label, bias / trees.n_trees, row.indices, effects[row.indices] / trees.n_trees)
-    score = float(sum(share for _, share in sources))  # without rounding errors: 0 where no leaf holds the label
+    score = float(sum(share for _, share in sources))  # exactly 0 where no leaf holds the label
     if not sources:
         return replace(why, score=score, remark=_ELSEWHERE if mass[-1] else _NOWHERE)
     return replace(
@@ -65,7 +64,7 @@ def explain_label(trees: InstanceTrees, row: sp.csr_array, leaves: npt.NDArray[n
 
 
 def _best_path(trees: InstanceTrees, row: sp.csr_array, tree: int) -> list[tuple[str, list[tuple[str, float]]]]:
-    """Steps of a path in words: the way, and the features that mattered most."""
+    """Steps of a path: the direction, and the features with the largest contributions."""
     return [
         ("right" if margin >= 0 else "left", [(str(feature), pull) for feature, pull in parts[:_SHOWN]])
         for _, margin, parts in trace_path(trees, row, tree)[:-1]
@@ -73,7 +72,7 @@ def _best_path(trees: InstanceTrees, row: sp.csr_array, tree: int) -> list[tuple
 
 
 def trace_path(trees: InstanceTrees, row: sp.csr_array, tree: int) -> list[tuple[int, float, list[tuple[int, float]]]]:
-    """Nodes that one row meets in one tree, with the margin there and what each feature adds to it."""
+    """Nodes on the path of a row in one tree, with the margin and the contribution of each feature."""
     dense = np.zeros(trees.n_features_)
     dense[row.indices] = row.data
     node, steps = int(trees.roots_[tree]), []
@@ -87,15 +86,15 @@ def trace_path(trees: InstanceTrees, row: sp.csr_array, tree: int) -> list[tuple
     return [*steps, (node, 0.0, [])]
 
 
-def _pulls(trees: InstanceTrees, node: int, dense: Float64) -> tuple[npt.NDArray[np.int32], Float64]:
-    """Features of a node's hyperplane, and what each adds to the margin of a row."""
+def _pulls(trees: InstanceTrees, node: int, dense: Float64) -> tuple[Int32, Float64]:
+    """Features of a node's hyperplane, and their contributions to the margin of a row."""
     part = slice(trees.weight_starts_[node], trees.weight_starts_[node + 1])
     features = trees.features_[part]
     return features, trees.weights_[part] * dense[features]
 
 
 def _running_sums(trees: InstanceTrees, label: int) -> tuple[Float64, Float64]:
-    """Sums, over the leaves before each node, of the label's value times the rows, and of the rows."""
+    """Cumulative sums over the leaves before each node: of the label's value times rows, and of rows."""
     entries = np.flatnonzero(trees.labels_ == label)
     holders = np.searchsorted(trees.label_starts_, entries, "right") - 1
     mass, rows = np.zeros(len(trees.rights_) + 1), np.zeros(len(trees.rights_) + 1)

@@ -1,4 +1,4 @@
-"""The grown trees as they are kept and searched."""
+"""Storage of grown trees, and the check that they are consistent."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import numpy.typing as npt
 from sklearn.base import BaseEstimator
 
-from longtail.engine.arrays import is_array
-from longtail.engine.forest_search import Trees, is_in_preorder
-from longtail.engine.mapped import allocator
-from longtail.engine.spool import BlockSpool
-from longtail.engine.tree_growing import GrownTree
 from longtail.errors import ModelError
+from longtail.kernels.arrays import is_array
+from longtail.kernels.types import Flags, Float32, Int32, Int64
+from longtail.learners.instance_trees.forest_search import Trees, is_in_preorder
+from longtail.learners.instance_trees.tree_growing import GrownTree
+from longtail.runtime.block_file import BlockFile
+from longtail.runtime.mmap import allocator
 
 _STARTS = ("weight_starts_", "label_starts_")
 _NODES = ("rights_", "sizes_", "bias_")
@@ -23,92 +23,83 @@ _KINDS = {"sizes_": np.int32, "rights_": np.int32, "features_": np.int32, "label
 
 
 class InstanceTrees(BaseEstimator):
-    """Trees over rows, one after the other (see `longtail.engine.forest_search`).
+    """Trees over rows (see `longtail.learners.instance_trees.forest_search`).
 
     Attributes
     ----------
     n_features_, n_labels_ : int
     roots_ : ndarray of int64, shape (trees,)
-        First node of each tree; the nodes of a tree are numbered from the root on, left before right.
+        Root of each tree; the nodes of a tree follow in preorder.
     rights_ : ndarray of int32, shape (nodes,)
         The right child; the left one is the next node. 0 for leaves.
     sizes_ : ndarray of int32, shape (nodes,)
-        Training rows that reached the node.
+        Number of training rows in each node.
     bias_ : ndarray of float32, shape (nodes,)
-        What the bias feature adds to the margin.
+        Contribution of the bias feature to the margin.
     weight_starts_, label_starts_ : ndarray of int64, shape (nodes + 1,)
-        Where the weights and the labels of a node begin.
+        Offsets of the weights and the labels of each node.
     features_, weights_ : ndarray of int32 and float32
-        The hyperplanes, features in order.
+        The hyperplanes, features in ascending order.
     labels_, values_ : ndarray of int32 and float32
-        Labels of the leaves with the mean of their gains, the largest first.
+        Labels of the leaves with their mean gains, the largest first.
     """
 
     _stored: ClassVar[tuple[str, ...]] = ("n_features_", "n_labels_", "roots_", *_NODES, *_STARTS, *_LISTS)
 
     n_features_: int
     n_labels_: int
-    roots_: npt.NDArray[np.int64]
-    rights_: npt.NDArray[np.int32]
-    sizes_: npt.NDArray[np.int32]
-    bias_: npt.NDArray[np.float32]
-    weight_starts_: npt.NDArray[np.int64]
-    label_starts_: npt.NDArray[np.int64]
-    features_: npt.NDArray[np.int32]
-    weights_: npt.NDArray[np.float32]
-    labels_: npt.NDArray[np.int32]
-    values_: npt.NDArray[np.float32]
+    roots_: Int64
+    rights_: Int32
+    sizes_: Int32
+    bias_: Float32
+    weight_starts_: Int64
+    label_starts_: Int64
+    features_: Int32
+    weights_: Float32
+    labels_: Int32
+    values_: Float32
 
     @classmethod
     def assemble(
-        cls,
-        spool: BlockSpool,
-        count: int,
-        n_features: int,
-        n_labels: int,
-        before: InstanceTrees | None = None,
-        memory_limit: int | str | None = None,
+        cls, spool: BlockFile, count: int, n_features: int, n_labels: int, before: InstanceTrees | None = None
     ) -> Self:
-        """Gather the first trees of a spool, each a `GrownTree`, behind those of `before`; in files under a limit."""
-        lengths = np.array([spool.lengths(tree) for tree in range(count)], np.int64)
-        sizes = dict(zip(GrownTree._fields, lengths.sum(axis=0), strict=True))
-        made = cls()
+        """Append the first `count` trees of a spool to those of `before`; in files beyond the memory limit."""
+        made, names = cls(), [name for name in GrownTree._fields if not name.endswith("_counts")]
         made.n_features_, made.n_labels_ = n_features, n_labels
-        roots = np.cumsum(lengths[:, 0]) - lengths[:, 0]
-        names = ("rights", "sizes", "bias", "features", "weights", "labels", "values")
+        lengths = np.array([spool.lengths(tree) for tree in range(count)], np.int64)
+        added = dict(zip(GrownTree._fields, lengths.sum(axis=0), strict=True))
         kinds = {name: np.dtype(_KINDS.get(f"{name}_", np.float32)) for name in names}
         old = {name: getattr(before, f"{name}_") if before else np.empty(0, kinds[name]) for name in names}
-        lengths_of = {name: len(old[name]) + int(sizes[name]) for name in names}
-        allocate = allocator(memory_limit, sum(lengths_of[name] * kinds[name].itemsize for name in names))
-        arrays = {name: allocate(lengths_of[name], kinds[name]) for name in names}
-        starts = {name: np.zeros(int(sizes["rights"]) + 1, np.int64) for name in ("weight", "label")}
+        sizes = {name: len(old[name]) + int(added[name]) for name in names}
+        allocate = allocator(sum(sizes[name] * kinds[name].itemsize for name in names))
+        arrays = {name: allocate(sizes[name], kinds[name]) for name in names}
         ends = {name: len(old[name]) for name in names}
         for name in names:
             arrays[name][: ends[name]] = old[name]
-        n_before, node = len(old["rights"]), 0
+        counts: dict[str, list[Int64]] = {"weight": [], "label": []}
+        roots = []
         for number in range(count):
             grown = GrownTree(*spool.read(number))
-            root = n_before + node
+            root = ends["rights"]
+            roots.append(root)
             for name in names:
                 part = getattr(grown, name)
                 if name == "rights":
                     part = np.where(part > 0, part + np.int32(root), 0)
                 arrays[name][ends[name] : ends[name] + len(part)] = part
                 ends[name] += len(part)
-            for name, counts in (("weight", grown.weight_counts), ("label", grown.label_counts)):
-                starts[name][node + 1 : node + 1 + len(counts)] = counts
-            node += len(grown.rights)
+            for name, parts in counts.items():
+                parts.append(getattr(grown, f"{name}_counts"))
         for name, array in arrays.items():
             setattr(made, f"{name}_", array)
-        for name, counted in starts.items():
+        for name, parts in counts.items():
             first = getattr(before, f"{name}_starts_") if before else np.zeros(1, np.int64)
-            np.cumsum(counted, out=counted)
-            setattr(made, f"{name}_starts_", np.concatenate([first, first[-1] + counted[1:]]))
-        made.roots_ = np.concatenate([before.roots_, n_before + roots]) if before else roots
+            setattr(made, f"{name}_starts_", np.concatenate([first, first[-1] + np.cumsum(np.concatenate(parts))]))
+        made.roots_ = np.concatenate([before.roots_ if before else np.empty(0, np.int64), np.array(roots, np.int64)])
         return made
 
-    def without_labels(self, gone: npt.NDArray[np.bool_]) -> InstanceTrees:
-        """The same trees with some labels in none of their leaves; what the leaves say of others stays."""
+    def without_labels(self, gone: Flags) -> InstanceTrees:
+        """The same trees without some labels in their leaves."""
         is_kept = ~gone[self.labels_]
         if is_kept.all():
             return self
@@ -121,16 +112,16 @@ class InstanceTrees(BaseEstimator):
 
     @property
     def n_trees(self) -> int:
-        """How many trees."""
+        """Number of trees."""
         return len(self.roots_)
 
     @property
-    def ends(self) -> npt.NDArray[np.int64]:
-        """Node after the last of each tree."""
+    def ends(self) -> Int64:
+        """End of the nodes of each tree."""
         return np.append(self.roots_[1:], len(self.rights_))
 
     def arrays(self, n_features: int, n_labels: int) -> Trees:
-        """Arrays for the kernels, for rows with so many features and so many labels."""
+        """Arrays for the kernels; refuses other numbers of features or labels."""
         arrays = self._sound_arrays
         if (self.n_features_, self.n_labels_) != (n_features, n_labels):
             raise ModelError("The trees of the model don't fit its learner: train it again.")
@@ -138,7 +129,7 @@ class InstanceTrees(BaseEstimator):
 
     @cached_property
     def _sound_arrays(self) -> Trees:
-        """Checked once: a kernel trusts every index in them."""
+        """Arrays for the kernels, validated once: kernels do not check indices."""
         if not self._is_sound():
             raise ModelError("The trees of the model don't fit together: its files were changed; train it again.")
         return Trees(

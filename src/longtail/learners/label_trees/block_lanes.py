@@ -1,24 +1,26 @@
-"""Lanes of a tree's blocks: weights taken apart, lanes put in the place of others or left out."""
+"""Editing of encoded blocks: decode weights, replace lanes, remove lanes."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 
-from longtail.engine.chunks import DENSE_FROM
-from longtail.engine.lanes import LANES
-from longtail.engine.spool import BlockSpool
+from longtail.kernels.lanes import LANES, widened
+from longtail.kernels.types import Float32, Int32, Int64
 from longtail.learners.label_trees.chunk_weights import ChunkWeights, EncodedBlock, NodePrecision
-from longtail.learners.label_trees.forest import LabelForest
-from longtail.learners.norms import widened
+from longtail.learners.label_trees.chunks import DENSE_FROM
+from longtail.learners.label_trees.forest import LabelForest, starts_of
+from longtail.runtime.block_file import BlockFile
 
 SMALLEST = 1e-30
-"""Weights below are left out of a block that is put together again: those that training kept are all larger."""
+"""Pruning threshold when a block is encoded again; weights that survived training are all larger."""
 
 
-def decoded(block: EncodedBlock) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
-    """Features of a block, and their weights for its 64 members."""
+def decoded(block: EncodedBlock) -> tuple[Int64, Float32]:
+    """Features of a block, and their dense weights for its 64 lanes."""
     is_dense = block.kept > DENSE_FROM
     weights = np.zeros((len(block.keys), LANES), np.float32)
     weights[is_dense] = widened(block.dense).reshape(-1, LANES)
@@ -27,23 +29,22 @@ def decoded(block: EncodedBlock) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.
     return block.keys.astype(np.int64), weights * block.scales
 
 
-def label_rows(weights: ChunkWeights) -> sp.csr_array:
-    """Weights of the labels where they stand in a tree, a row each."""
-    parts = []
-    for block in weights.blocks():
+def label_rows(blocks: Iterable[EncodedBlock], n_features: int) -> sp.csr_array:
+    """Weights of the labels in blocks of leaves, one row per label and leaf."""
+    parts: list[Any] = [sp.csr_array((0, n_features), dtype=np.float32)]
+    for block in blocks:
         features, dense = decoded(block)
         lanes = np.flatnonzero(block.members >= 0)
         inside = sp.coo_array(dense[:, lanes].T)
-        size = len(lanes), weights.n_features_
+        size = len(lanes), n_features
         parts.append(sp.csr_array((inside.data, (inside.row, features[inside.col])), shape=size))
-    empty = sp.csr_array((0, weights.n_features_), dtype=np.float32)
-    return sp.csr_array(sp.vstack([empty, *parts], format="csr"))
+    return sp.csr_array(sp.vstack(parts, format="csr"))
 
 
 def with_lanes(
-    block: EncodedBlock, other: EncodedBlock, lanes: npt.NDArray[np.int64], precision: NodePrecision, n_features: int
+    block: EncodedBlock, other: EncodedBlock, lanes: Int64, precision: NodePrecision, n_features: int
 ) -> EncodedBlock:
-    """The block with those of its members that stand in `lanes` of another one as they are there."""
+    """Replace the members of a block that are in `lanes` of another one by those."""
     place = {int(member): lane for lane, member in enumerate(block.members)}
     own = np.array([place[int(member)] for member in other.members[lanes]], np.int64)
     old_features, old = decoded(block)
@@ -59,42 +60,34 @@ def with_lanes(
     return EncodedBlock.encoded(weights, bias, features.astype(np.int32), members, SMALLEST, precision, n_features)
 
 
-def without_weights(members: npt.NDArray[np.int32], precision: NodePrecision, n_features: int) -> EncodedBlock:
-    """A block of members that are still to be trained."""
+def without_weights(members: Int32, precision: NodePrecision, n_features: int) -> EncodedBlock:
+    """A block of members that are not trained yet."""
     nothing = np.zeros((0, LANES), np.float32)
     bias, features = np.zeros(LANES, np.float32), np.empty(0, np.int32)
     return EncodedBlock.encoded(nothing, bias, features, members, SMALLEST, precision, n_features)
 
 
-def without_labels(
-    forest: LabelForest, weights: ChunkWeights, gone: npt.NDArray[np.int32]
-) -> tuple[LabelForest, ChunkWeights]:
-    """Trees and weights without some labels, and without ways to nodes that have none left.
-
-    Blocks that hold none of them stay as they are. The nodes keep their numbers.
-    """
+def without_labels(forest: LabelForest, weights: ChunkWeights, gone: Int32) -> tuple[LabelForest, ChunkWeights]:
+    """Remove labels, and links to nodes that have no labels left; nodes keep their numbers."""
     left = LabelForest()
     left.n_trees_, left.child_starts_ = forest.n_trees_, forest.child_starts_
     kept = ~np.isin(forest.labels_, gone)
     left.labels_ = forest.labels_[kept]
-    counts = np.bincount(forest.holders[kept], minlength=forest.n_nodes)
-    left.label_starts_ = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    left.label_starts_ = starts_of(forest.holders[kept], forest.n_nodes)
     nodes, empty = [], np.flatnonzero(left.heights == 0)
     leaving = np.concatenate([gone, -2 - empty]).astype(np.int32)
-    with BlockSpool() as spool:
+    with BlockFile() as spool:
         for node, block in zip(weights.nodes_of_blocks, weights.blocks(), strict=True):
             smaller = _without(block, leaving, weights)
             if smaller is not None:
                 spool.append(smaller)
                 nodes.append(int(node))
-        sizes = np.bincount(np.array(nodes, np.int64), minlength=forest.n_nodes)
-        starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-        numbers = np.arange(len(nodes))
-        return left, ChunkWeights.assemble(spool, numbers, starts, weights.precision, weights.n_features_)
+        starts = starts_of(np.array(nodes, np.int64), forest.n_nodes)
+        return left, ChunkWeights.assemble(spool, np.arange(len(nodes)), starts, weights.precision, weights.n_features_)
 
 
-def _without(block: EncodedBlock, gone: npt.NDArray[np.int32], weights: ChunkWeights) -> EncodedBlock | None:
-    """A block without some members, None if nothing else is in it."""
+def _without(block: EncodedBlock, gone: Int32, weights: ChunkWeights) -> EncodedBlock | None:
+    """Remove members from a block; None if no other is left."""
     is_kept = (block.members != -1) & ~np.isin(block.members, gone)
     lanes = np.flatnonzero(is_kept)
     if len(lanes) == np.count_nonzero(block.members != -1):

@@ -1,53 +1,62 @@
-"""The weights of all nodes as they are kept and searched."""
+"""Storage of the weights of all tree nodes, and the check that they are consistent."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import Any, ClassVar, Literal, NamedTuple, Self, get_args
 
 import numpy as np
-import numpy.typing as npt
 from sklearn.base import BaseEstimator
 
-from longtail.engine.chunks import DENSE_FROM, Chunks, bucket_bits, encode_block, lane_sizes, sort_into_buckets
-from longtail.engine.lanes import LANES, to_bfloat16
-from longtail.engine.mapped import allocator
-from longtail.engine.panels import count_kept
-from longtail.engine.spool import BlockSpool
 from longtail.errors import ModelError
+from longtail.kernels.arrays import is_array
+from longtail.kernels.lanes import LANES, to_bfloat16
+from longtail.kernels.types import Array, Float32, Int32, Int64, UInt8
+from longtail.learners.label_trees.chunks import (
+    DENSE_FROM,
+    Chunks,
+    bucket_bits,
+    encode_block,
+    lane_sizes,
+    sort_into_buckets,
+)
 from longtail.learners.label_trees.forest import LabelForest
-from longtail.learners.label_trees.soundness import STORED_AS, is_sound
+from longtail.learners.linear.panels import count_kept
+from longtail.runtime.block_file import BlockFile
+from longtail.runtime.mmap import allocator
 
 NodePrecision = Literal["float32", "bfloat16", "float16", "int8"]
 PRECISIONS = get_args(NodePrecision)
+STORED_AS: dict[str, Any] = {"float32": np.float32, "bfloat16": np.uint16, "float16": np.int16, "int8": np.int8}
+"""Types of the arrays of weights for each precision."""
 
 
 class EncodedBlock(NamedTuple):
-    """One block of members of a node, in the form of `longtail.engine.chunks.Chunks`, each array flat."""
+    """One block of members of a node: the arrays of `longtail.learners.label_trees.chunks.Chunks`, all flat."""
 
-    buckets: npt.NDArray[np.int32]
-    keys: npt.NDArray[Any]
-    kept: npt.NDArray[np.uint8]
-    lanes: npt.NDArray[np.uint8]
-    values: npt.NDArray[Any]
-    dense: npt.NDArray[Any]
-    scales: npt.NDArray[np.float32]
-    bias: npt.NDArray[np.float32]
-    members: npt.NDArray[np.int32]
+    buckets: Int32
+    keys: Array
+    kept: UInt8
+    lanes: UInt8
+    values: Array
+    dense: Array
+    scales: Float32
+    bias: Float32
+    members: Int32
 
     @classmethod
     def encoded(
         cls,
-        weights: npt.NDArray[np.float32],
-        bias: npt.NDArray[np.float32],
-        features: npt.NDArray[np.int32],
-        members: npt.NDArray[np.int32],
+        weights: Float32,
+        bias: Float32,
+        features: Int32,
+        members: Int32,
         prune_below: float,
         precision: NodePrecision,
         n_features: int,
     ) -> Self:
-        """Take what reaches `prune_below` out of a block's dense weights; row i belongs to feature ``features[i]``."""
+        """Encode the weights that reach `prune_below`; row i of `weights` belongs to feature ``features[i]``."""
         lanes = len(members)
         kept = np.empty(len(weights), np.uint8)
         thresholds = np.full(LANES, prune_below, np.float32)
@@ -58,7 +67,7 @@ class EncodedBlock(NamedTuple):
         bits = bucket_bits(len(rows))
         buckets, order = np.empty(((1 << bits) + 1, 3), np.int32), np.empty(len(rows), np.int64)
         sort_into_buckets(pairs, bits, order, buckets)
-        scales: npt.NDArray[np.float32] = np.ones(LANES, np.float32)
+        scales: Float32 = np.ones(LANES, np.float32)
         if precision == "int8" and len(rows):
             scales = lane_sizes(weights) / np.float32(127)
         keys = np.empty(len(rows), key_dtype(n_features))
@@ -81,12 +90,11 @@ class EncodedBlock(NamedTuple):
 
 
 class ChunkWeights(BaseEstimator):
-    """Weights of the members of all nodes (see `longtail.engine.chunks`).
+    """Weights of the members of all nodes (see `longtail.learners.label_trees.chunks`).
 
     Attributes
     ----------
     n_features_ : int
-        Features that a row may have.
     block_starts_ : ndarray of int64, shape (nodes + 1,)
         Blocks ``block_starts_[v]`` to ``block_starts_[v + 1] - 1`` belong to node v.
     pair_starts_, entry_starts_, dense_starts_, bucket_starts_ : ndarray of int64, shape (blocks + 1,)
@@ -94,68 +102,48 @@ class ChunkWeights(BaseEstimator):
     buckets_, keys_, kept_, lanes_, values_, dense_ : ndarray
         Features of each block and their weights.
     scales_, bias_, members_ : ndarray, shape (blocks * 64,)
-        Unit of the weights, bias weight and member (a label, -2 - node, or -1) of each lane.
+        Scale of the weights, bias weight and member (a label, -2 - node, or -1) of each lane.
     """
 
     _stored: ClassVar[tuple[str, ...]] = (
-        "n_features_",
-        "block_starts_",
-        "bucket_starts_",
-        "pair_starts_",
-        "entry_starts_",
-        "dense_starts_",
-        "buckets_",
-        "keys_",
-        "kept_",
-        "lanes_",
-        "values_",
-        "dense_",
-        "scales_",
-        "bias_",
-        "members_",
-    )
+        "n_features_", "block_starts_", *(f"{name}_" for name in Chunks._fields if name != "bits"),
+    )  # fmt: skip
 
     _trusted: bool = False
     n_features_: int
-    block_starts_: npt.NDArray[np.int64]
-    bucket_starts_: npt.NDArray[np.int64]
-    pair_starts_: npt.NDArray[np.int64]
-    entry_starts_: npt.NDArray[np.int64]
-    dense_starts_: npt.NDArray[np.int64]
-    buckets_: npt.NDArray[np.int32]
-    keys_: npt.NDArray[Any]
-    kept_: npt.NDArray[np.uint8]
-    lanes_: npt.NDArray[np.uint8]
-    values_: npt.NDArray[Any]
-    dense_: npt.NDArray[Any]
-    scales_: npt.NDArray[np.float32]
-    bias_: npt.NDArray[np.float32]
-    members_: npt.NDArray[np.int32]
+    block_starts_: Int64
+    bucket_starts_: Int64
+    pair_starts_: Int64
+    entry_starts_: Int64
+    dense_starts_: Int64
+    buckets_: Int32
+    keys_: Array
+    kept_: UInt8
+    lanes_: UInt8
+    values_: Array
+    dense_: Array
+    scales_: Float32
+    bias_: Float32
+    members_: Int32
 
     @classmethod
     def assemble(
-        cls,
-        spool: BlockSpool,
-        numbers: npt.NDArray[np.int64],
-        block_starts: npt.NDArray[np.int64],
-        precision: NodePrecision,
-        n_features: int,
-        memory_limit: int | str | None = None,
+        cls, spool: BlockFile, numbers: Int64, block_starts: Int64, precision: NodePrecision, n_features: int
     ) -> Self:
-        """Gather blocks ``numbers`` of the spool; memory holds the result alone, or files where a limit has no room."""
+        """Assemble blocks ``numbers`` of the spool, in memory or, beyond the memory limit, in files."""
         lengths = np.array([spool.lengths(int(number)) for number in numbers], np.int64).reshape(-1, 9)
         starts = np.zeros((len(numbers) + 1, 9), np.int64)
         np.cumsum(lengths, axis=0, out=starts[1:])
         stored = STORED_AS[precision]
         kinds = (np.int32, key_dtype(n_features), np.uint8, np.uint8, stored, stored, np.float32, np.float32, np.int32)
         total = sum(int(size) * np.dtype(kind).itemsize for size, kind in zip(starts[-1], kinds, strict=True))
-        allocate = allocator(memory_limit, total)
+        allocate = allocator(total)
         arrays = [allocate(int(size), kind) for size, kind in zip(starts[-1], kinds, strict=True)]
         for at, number in enumerate(numbers):
             for whole, part, start in zip(arrays, spool.read(int(number)), starts[at], strict=True):
                 whole[start : start + len(part)] = part
         made = cls()
-        made._trusted = True  # whole, since it was made here
+        made._trusted = True
         made.n_features_ = n_features
         made.block_starts_ = block_starts
         made.bucket_starts_, made.pair_starts_ = starts[:, 0] // 3, starts[:, 1].copy()
@@ -165,53 +153,63 @@ class ChunkWeights(BaseEstimator):
         made.scales_, made.bias_, made.members_ = arrays[6:]
         return made
 
+    @classmethod
+    def of_blocks(
+        cls, blocks: Iterable[EncodedBlock], block_starts: Int64, precision: NodePrecision, n_features: int
+    ) -> Self:
+        """Assemble blocks that are given in the order of their nodes."""
+        with BlockFile() as spool:
+            for block in blocks:
+                spool.append(block)
+            return cls.assemble(spool, np.arange(len(spool)), block_starts, precision, n_features)
+
     @property
     def n_blocks(self) -> int:
-        """Blocks of all nodes."""
+        """Number of blocks of all nodes."""
         return len(self.pair_starts_) - 1
 
     @property
-    def nodes_of_blocks(self) -> npt.NDArray[np.int64]:
+    def nodes_of_blocks(self) -> Int64:
         """Node of each block."""
         return np.repeat(np.arange(len(self.block_starts_) - 1), np.diff(self.block_starts_))
 
     @cached_property
     def most_pairs(self) -> int:
-        """Most features that any block has weights for."""
+        """Largest number of features that a block has weights for."""
         return int(np.diff(self.pair_starts_).max(initial=0))
 
     @property
     def precision(self) -> NodePrecision:
-        """How weights are kept."""
+        """Storage type of the weights."""
         return next(name for name in PRECISIONS if STORED_AS[name] == self.values_.dtype.type)
 
     def blocks(self) -> Iterator[EncodedBlock]:
-        """Take the weights apart again."""
-        for block in range(self.n_blocks):
-            buckets, pairs, entries, dense = (
-                slice(starts[block], starts[block + 1])
-                for starts in (self.bucket_starts_, self.pair_starts_, self.entry_starts_, self.dense_starts_)
-            )
-            lanes = slice(block * LANES, (block + 1) * LANES)
-            yield EncodedBlock(
-                self.buckets_[buckets].ravel(), self.keys_[pairs], self.kept_[pairs], self.lanes_[entries],
-                self.values_[entries], self.dense_[dense].ravel(), self.scales_[lanes], self.bias_[lanes],
-                self.members_[lanes],
-            )  # fmt: skip
+        """Split the weights into blocks, the inverse of `of_blocks`."""
+        return map(self.block, range(self.n_blocks))
+
+    def block(self, number: int) -> EncodedBlock:
+        """Return one block."""
+        buckets, pairs, entries, dense = (
+            slice(starts[number], starts[number + 1])
+            for starts in (self.bucket_starts_, self.pair_starts_, self.entry_starts_, self.dense_starts_)
+        )
+        lanes = slice(number * LANES, (number + 1) * LANES)
+        return EncodedBlock(
+            self.buckets_[buckets].ravel(), self.keys_[pairs], self.kept_[pairs], self.lanes_[entries],
+            self.values_[entries], self.dense_[dense].ravel(), self.scales_[lanes], self.bias_[lanes],
+            self.members_[lanes],
+        )  # fmt: skip
 
     @cached_property
     def chunks(self) -> Chunks:
-        """Arrays for the kernels, checked once: a kernel trusts every index in them."""
-        if not self._trusted and not (all(hasattr(self, name) for name in self._stored) and is_sound(self)):
+        """Arrays for the kernels, validated once: kernels do not check indices."""
+        if not self._trusted and not (all(hasattr(self, name) for name in self._stored) and _is_sound(self)):
             raise ModelError("The weights of the model don't fit together: its files were changed; train it again.")
         bits = (np.frexp(np.diff(self.bucket_starts_) - 1)[1] - 1).astype(np.uint8)
-        return Chunks(
-            bits, self.bucket_starts_, self.pair_starts_, self.entry_starts_, self.dense_starts_, self.buckets_,
-            self.keys_, self.kept_, self.lanes_, self.values_, self.dense_, self.scales_, self.bias_, self.members_,
-        )  # fmt: skip
+        return Chunks(bits, *(getattr(self, name) for name in self._stored[2:]))
 
     def check(self, forest: LabelForest, n_labels: int) -> None:
-        """Refuse weights of other trees, or of labels that a model with `n_labels` can't have; looks once."""
+        """Refuse weights that do not belong to these trees or have labels beyond `n_labels`; the result is cached."""
         checked = self.__dict__.get("_checked")
         if checked is not None and checked[0] is forest and checked[1] == n_labels:
             return
@@ -234,12 +232,12 @@ class ChunkWeights(BaseEstimator):
 
 
 def key_dtype(n_features: int) -> Any:
-    """Smallest type that numbers so many features."""
+    """Smallest integer type for that many features."""
     return np.uint16 if n_features <= 1 << 16 else np.uint32
 
 
-def narrowed(values: npt.NDArray[np.float32], precision: NodePrecision) -> npt.NDArray[Any]:
-    """Weights as they are kept; whole numbers for int8, whose scale is taken out before."""
+def narrowed(values: Float32, precision: NodePrecision) -> Array:
+    """Weights in their storage type; for int8 they are given in units of the scale of their lane."""
     if precision == "bfloat16":
         return to_bfloat16(values)
     if precision == "float16":
@@ -247,3 +245,77 @@ def narrowed(values: npt.NDArray[np.float32], precision: NodePrecision) -> npt.N
     if precision == "int8":
         return np.rint(values).astype(np.int8)
     return values
+
+
+def _is_sound(weights: ChunkWeights) -> bool:
+    """Return whether types, shapes, offsets, buckets and members are consistent."""
+    return _has_right_types(weights) and _has_right_starts(weights) and _has_right_buckets(weights)
+
+
+def _has_right_types(weights: ChunkWeights) -> bool:
+    starts = ("block_starts_", "bucket_starts_", "pair_starts_", "entry_starts_", "dense_starts_")
+    flat: dict[str, tuple[Any, ...]] = {
+        **dict.fromkeys(starts, (np.int64,)),
+        **dict.fromkeys(("kept_", "lanes_"), (np.uint8,)),
+        **dict.fromkeys(("scales_", "bias_"), (np.float32,)),
+        "keys_": (np.uint16, np.uint32),
+        "values_": tuple(STORED_AS.values()),
+        "members_": (np.int32,),
+    }
+    if not isinstance(weights.n_features_, int) or not 0 <= weights.n_features_ < 2**31:
+        return False
+    if not all(is_array(getattr(weights, name), 1, *kinds) for name, kinds in flat.items()):
+        return False
+    return (
+        is_array(weights.buckets_, 2, np.int32)
+        and is_array(weights.dense_, 2, weights.values_.dtype)
+        and weights.buckets_.shape[1] == 3
+        and weights.dense_.shape[1] == LANES
+    )
+
+
+def _has_right_starts(weights: ChunkWeights) -> bool:
+    blocks = len(weights.pair_starts_) - 1
+    for starts, count, size in (
+        (weights.block_starts_, len(weights.block_starts_) - 1, blocks),
+        (weights.bucket_starts_, blocks, len(weights.buckets_)),
+        (weights.pair_starts_, blocks, len(weights.keys_)),
+        (weights.entry_starts_, blocks, len(weights.lanes_)),
+        (weights.dense_starts_, blocks, len(weights.dense_)),
+    ):
+        if count < 0 or len(starts) != count + 1 or starts[0] != 0 or starts[-1] != size or (np.diff(starts) < 0).any():
+            return False
+    lines = np.diff(weights.bucket_starts_) - 1
+    return bool(
+        (lines >= 1).all()
+        and not (lines & (lines - 1)).any()
+        and len(weights.kept_) == len(weights.keys_)
+        and len(weights.values_) == len(weights.lanes_)
+        and len(weights.scales_) == len(weights.bias_) == len(weights.members_) == blocks * LANES
+        and weights.lanes_.max(initial=0) < LANES
+        and weights.kept_.max(initial=0) <= LANES
+        and int(weights.keys_.max(initial=0)) < max(weights.n_features_, 1)
+        and weights.members_.min(initial=-1) >= -len(weights.block_starts_)
+    )
+
+
+def _has_right_buckets(weights: ChunkWeights) -> bool:
+    """Return whether each line of `buckets_` counts the pairs, entries and dense rows of its block before it."""
+    buckets, pair_starts, bucket_starts = weights.buckets_, weights.pair_starts_, weights.bucket_starts_
+    first, last = bucket_starts[:-1], bucket_starts[1:] - 1
+    steps = np.diff(buckets[:, 0])
+    steps[last[:-1]] = 0
+    if buckets[first, 0].any() or (steps < 0).any() or (buckets[last, 0] != np.diff(pair_starts)).any():
+        return False
+    block = np.repeat(np.arange(len(first)), np.diff(bucket_starts))
+    is_dense = weights.kept_ > DENSE_FROM
+    for column, sizes, starts in (
+        (1, np.where(is_dense, 0, weights.kept_), weights.entry_starts_),
+        (2, is_dense, weights.dense_starts_),
+    ):
+        before: Int64 = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
+        if (before[pair_starts] != starts).any():
+            return False
+        if (buckets[:, column] != before[pair_starts[block] + buckets[:, 0]] - starts[block]).any():
+            return False
+    return True

@@ -1,27 +1,24 @@
-"""Why a label of a tree got its score: what each feature added, along the whole path."""
+"""Explanation of scores of label trees: the contribution of each feature along the path."""
 
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 
-from longtail.engine.block_solver import LOGISTIC
-from longtail.engine.chunks import find_weight
-from longtail.engine.lanes import LANES
+from longtail.kernels.lanes import LANES
+from longtail.kernels.types import Float64
 from longtail.learners.explanation import Explanation
+from longtail.learners.label_trees.chunks import find_weight
 from longtail.learners.label_trees.search import TreeSearch
-
-Float64 = npt.NDArray[np.float64]
+from longtail.learners.linear.block_solver import LOGISTIC
 
 
 def explain_label(search: TreeSearch, row: sp.csr_array, scale: float, label: int) -> Explanation:
-    """Share the score of a label out among the features of one row.
+    """Attribute the score of a label to the features of one row.
 
-    The score is not a sum: it is exp of a sum of node values, which are no straight lines either. So what a node's
-    value rises by when the features join its bias is shared out in proportion to what each feature adds to the node's
-    linear score, and what the exponential of it all rises by in proportion to these shares. The parts add up to the
-    score exactly.
+    The score is exp of a sum of node values, which are not linear in the features. So the rise of a node's value over
+    its value without features is attributed in proportion to the contributions to the node's linear score, and the rise
+    of the exponential in proportion to the sums of these. The parts add up to the score exactly.
     """
     forest = search.forest
     holders = forest.holders[forest.labels_ == label]
@@ -38,7 +35,7 @@ def explain_label(search: TreeSearch, row: sp.csr_array, scale: float, label: in
 
 
 def _along_path(search: TreeSearch, row: sp.csr_array, scale: float, label: int, node: int) -> tuple[float, Float64]:
-    """Logarithm of the score of a row without features, and what each feature adds to it."""
+    """Logarithm of the score of a row without features, and the contribution of each feature to it."""
     parents = search.forest.parents
     start, effects = 0.0, np.zeros(row.nnz)
     member, share = label, 1.0
@@ -53,7 +50,7 @@ def _along_path(search: TreeSearch, row: sp.csr_array, scale: float, label: int,
 
 
 def _linear(search: TreeSearch, row: sp.csr_array, scale: float, node: int, member: int) -> tuple[float, Float64]:
-    """What the bias and each feature add to the linear score of a member of a node."""
+    """Contributions of the bias and of each feature to the linear score of a member of a node."""
     chunks = search.weights.chunks
     first, last = (int(at) * LANES for at in search.weights.block_starts_[node : node + 2])
     lane = first + int(np.flatnonzero(chunks.members[first:last] == member)[0])

@@ -1,4 +1,4 @@
-"""The shape of label trees: which node has which nodes and which labels under it."""
+"""The structure of label trees: the nodes and labels under each node."""
 
 from __future__ import annotations
 
@@ -7,21 +7,23 @@ from functools import cached_property
 from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 
 from longtail.errors import InputError
+from longtail.kernels.types import Array, Int32, Int64
 
-Int32 = npt.NDArray[np.int32]
-Int64 = npt.NDArray[np.int64]
+
+def starts_of(groups: Array, n_groups: int) -> Int64:
+    """Offsets of each group in an array sorted by group."""
+    return np.concatenate([[0], np.cumsum(np.bincount(groups, minlength=n_groups))]).astype(np.int64)
 
 
 class Branches(NamedTuple):
-    """One tree as it is made: the parent of each node, and the labels that stand under nodes.
+    """One tree: the parent of each node, and the labels under nodes.
 
-    Node 0 is the root, whose parent is -1; every other node comes after its parent. Label ``labels[i]`` stands under
-    node ``nodes[i]``; a node may have nodes and labels under it, and a label may stand under several nodes.
+    Node 0 is the root, whose parent is -1; every other node comes after its parent. Label ``labels[i]`` is under node
+    ``nodes[i]``; a node may have both nodes and labels under it, and a label may be under several nodes.
     """
 
     parents: Int32
@@ -32,8 +34,8 @@ class Branches(NamedTuple):
 class LabelForest(BaseEstimator):
     """One or more trees over the labels.
 
-    Nodes are numbered level by level through all trees, first the roots, so that the nodes of a level, and those under
-    one node, are neighbours.
+    Nodes are numbered level by level across all trees, roots first, so that the nodes of a level, and the children of a
+    node, are consecutive.
 
     Attributes
     ----------
@@ -43,7 +45,7 @@ class LabelForest(BaseEstimator):
         The nodes under node v are ``child_starts_[v]`` to ``child_starts_[v + 1] - 1``.
     label_starts_ : ndarray of int64, shape (nodes + 1,)
     labels_ : ndarray of int32
-        The labels under node v are ``labels_[label_starts_[v]:label_starts_[v + 1]]``, in rising order.
+        The labels under node v are ``labels_[label_starts_[v]:label_starts_[v + 1]]``, in ascending order.
 
     Examples
     --------
@@ -63,7 +65,7 @@ class LabelForest(BaseEstimator):
 
     @classmethod
     def from_branches(cls, trees: Sequence[Branches]) -> Self:
-        """Number the nodes of some trees level by level."""
+        """Combine trees, numbering their nodes level by level."""
         sizes = [len(tree.parents) for tree in trees]
         offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
         parents = np.concatenate(
@@ -76,7 +78,7 @@ class LabelForest(BaseEstimator):
         for node, parent in enumerate(parents):
             if parent >= node or (parent < 0) != (node in offsets):
                 raise InputError(
-                    f"Node {node} of the tree has no parent before it: list parents first, one root a tree."
+                    f"Node {node} of the tree has no parent before it: list parents first, one root per tree."
                 )
             if parent >= 0:
                 depths[node] = depths[parent] + 1
@@ -91,18 +93,17 @@ class LabelForest(BaseEstimator):
             done += len(level)
         forest = cls()
         forest.n_trees_ = len(trees)
-        children = np.bincount(number[parents[parents >= 0]], minlength=len(parents))
-        forest.child_starts_ = (forest.n_trees_ + np.concatenate([[0], np.cumsum(children)])).astype(np.int32)
+        children = starts_of(number[parents[parents >= 0]], len(parents))
+        forest.child_starts_ = (forest.n_trees_ + children).astype(np.int32)
         nodes = np.concatenate([number[np.asarray(tree.nodes) + at] for tree, at in zip(trees, offsets, strict=False)])
         labels = np.concatenate([np.asarray(tree.labels) for tree in trees])
         order = np.lexsort((labels, nodes))
-        counts = np.bincount(nodes, minlength=len(parents))
-        forest.label_starts_ = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        forest.label_starts_ = starts_of(nodes, len(parents))
         forest.labels_ = labels[order].astype(np.int32)
         return forest
 
     def is_sound(self, n_labels: int) -> bool:
-        """Whether the arrays make trees over so many labels: every node but a root stands under one before it."""
+        """Return whether the arrays form trees over that many labels."""
         children, starts, labels = self.child_starts_, self.label_starts_, self.labels_
         n = len(children) - 1
         if isinstance(self.n_trees_, bool) or not isinstance(self.n_trees_, int):
@@ -125,7 +126,7 @@ class LabelForest(BaseEstimator):
 
     @property
     def n_nodes(self) -> int:
-        """Nodes of all trees."""
+        """Number of nodes of all trees."""
         return len(self.child_starts_) - 1
 
     @cached_property
@@ -153,29 +154,29 @@ class LabelForest(BaseEstimator):
 
     @property
     def n_levels(self) -> int:
-        """Levels of nodes."""
+        """Number of levels of nodes."""
         return len(self.level_starts) - 1
 
     def nodes_under(self, node: int) -> range:
-        """The nodes right under a node."""
+        """The children of a node."""
         return range(int(self.child_starts_[node]), int(self.child_starts_[node + 1]))
 
     def labels_under(self, node: int) -> Int32:
-        """The labels right under a node."""
+        """The labels directly under a node."""
         return self.labels_[self.label_starts_[node] : self.label_starts_[node + 1]]
 
     @cached_property
     def overlaps(self) -> bool:
-        """Whether a search can meet a label more than once: there are several trees, or one holds it twice."""
+        """Whether a search can reach a label more than once: in several trees, or in several leaves of one."""
         return self.n_trees_ > 1 or len(np.unique(self.labels_)) < len(self.labels_)
 
     @cached_property
     def holders(self) -> Int64:
-        """The node that each entry of `labels_` stands under."""
+        """The node of each entry of `labels_`."""
         return np.repeat(np.arange(self.n_nodes), np.diff(self.label_starts_))
 
     def members(self, n_labels: int, first: int, last: int) -> sp.csr_array:
-        """Which labels stand anywhere under nodes `first` to `last` - 1 of one level: a 0/1 matrix, labels by nodes."""
+        """Labels anywhere under nodes `first` to `last` - 1 of one level: a 0/1 matrix, labels by nodes."""
         parents, nodes, labels = self.parents, self.holders, self.labels_
         keep = nodes >= first
         nodes, labels = nodes[keep], labels[keep]
@@ -191,7 +192,7 @@ class LabelForest(BaseEstimator):
 
     @cached_property
     def heights(self) -> Int32:
-        """How many steps the deepest label under each node is away; 1 where a node has labels alone."""
+        """Number of steps from each node to the deepest label under it."""
         heights = np.zeros(self.n_nodes, np.int32)
         heights[np.diff(self.label_starts_) > 0] = 1
         parents = self.parents

@@ -1,4 +1,4 @@
-"""A label tree made from a hierarchy that the user has, such as a thesaurus."""
+"""Label trees from a given hierarchy, such as a thesaurus."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from longtail.corpus.hierarchy import Hierarchy, find_circle, shown_circle
+from longtail.data.hierarchy import Hierarchy, find_cycle, format_cycle
 from longtail.errors import ParameterError
+from longtail.kernels.types import Int32, Int64
 from longtail.learners.label_trees.forest import Branches
 
-Int32 = npt.NDArray[np.int32]
 Concept = int | str
 
 
@@ -24,23 +24,24 @@ def branches_from_pairs(
     *,
     n_labels: int | None = None,
 ) -> Branches:
-    """Make a tree of pairs (child, parent), in which whole numbers are labels and texts are other concepts.
+    """Make a tree from pairs (child, parent), in which integers are labels and strings are other concepts.
 
-    - A label with nothing under it stands under each of its parents.
-    - A concept with something under it is a node; if it is a label too, that label stands under its own node. A node
-      with several parents goes under the first.
-    - What has no labels under it vanishes, and a node with a single node under it and no labels is one with it.
-    - There is one root: the top of the hierarchy, or one above several tops.
-    - Labels that no pair mentions stand in a tree of their own, whose root goes under this one.
+    - A label with nothing under it is put under each of its parents.
+    - A concept with something under it is a node; if it is a label too, the label is put under its own node. A node
+      with several parents is put under the first.
+    - Concepts without labels under them are removed, and a node without labels and with a single child is merged with
+      it.
+    - There is one root: the top of the hierarchy, or a node above several tops.
+    - Labels without a pair get a tree of their own, whose root is put under this one.
 
     Parameters
     ----------
     pairs : iterable of (child, parent)
-        As `Hierarchy.pairs` gives them. Labels that are not among `labels` are concepts like any other.
+        See `Hierarchy.pairs`. Labels that are not in `labels` are concepts like any other.
     labels : array-like of int
-        The labels to place.
+        The labels of the tree.
     rest : callable
-        Called with the labels that no pair mentions, if there are any, in rising order; gives their tree.
+        Called with the labels without a pair, if any, in ascending order; returns their tree.
     n_labels : int, optional
         If given, labels in pairs must be below it.
 
@@ -51,7 +52,7 @@ def branches_from_pairs(
     Raises
     ------
     ParameterError
-        For ``tree``: what is no pair, a label out of range, concepts that go round in a circle.
+        For ``tree``: malformed pairs, labels out of range, or cycles.
 
     Examples
     --------
@@ -62,12 +63,10 @@ def branches_from_pairs(
     """
     wanted = np.unique(np.asarray(labels, np.int32))
     concepts, parents = _numbered(pairs, n_labels)
-    circle = find_circle(parents, len(concepts)) if len(parents) else []
-    if circle:
+    cycle = find_cycle(parents, len(concepts)) if len(parents) else []
+    if cycle:
         names = list(concepts)
-        raise ParameterError(
-            "tree", _Shown(shown_circle([names[one] for one in circle])), "must not go round in a circle"
-        )
+        raise ParameterError("tree", _Shown(format_cycle([names[one] for one in cycle])), "must not contain a cycle")
     placed = {int(label): concepts[int(label)] for label in wanted if int(label) in concepts}
     others = np.array([label for label in wanted if int(label) not in placed], np.int32)
     if not placed:
@@ -77,7 +76,7 @@ def branches_from_pairs(
 
 
 def check_pairs(tree: Any) -> None:
-    """Refuse for a tree what can't hold pairs: the name of a file, a mapping, a hierarchy whose labels aren't matched.
+    """Refuse trees that are not lists of pairs: a file name, a mapping, a hierarchy whose labels are not matched.
 
     Examples
     --------
@@ -96,7 +95,7 @@ def check_pairs(tree: Any) -> None:
 
 
 class _Shown(str):
-    """A text that stands in messages as it is."""
+    """A string that is shown without quotes in messages."""
 
     __slots__ = ()
 
@@ -104,8 +103,8 @@ class _Shown(str):
         return str(self)
 
 
-def _numbered(pairs: Iterable[Any], n_labels: int | None) -> tuple[dict[Concept, int], npt.NDArray[np.int64]]:
-    """Number the concepts in the order in which they come; a pair that stands twice counts once."""
+def _numbered(pairs: Iterable[Any], n_labels: int | None) -> tuple[dict[Concept, int], Int64]:
+    """Number the concepts by first occurrence, and drop duplicate pairs."""
     concepts: dict[Concept, int] = {}
     numbers: dict[tuple[int, int], None] = {}
     for place, pair in enumerate(pairs):
@@ -134,12 +133,10 @@ def _short(value: Any) -> _Shown:
     return _Shown(text if len(text) <= 60 else text[:57] + "...")
 
 
-def _attached(
-    parents: npt.NDArray[np.int64], n_concepts: int, placed: dict[int, int]
-) -> tuple[list[list[int]], list[int], list[int]]:
-    """Say which concepts stand under which in the tree, the label that each is or -1, and which have nothing above.
+def _attached(parents: Int64, n_concepts: int, placed: dict[int, int]) -> tuple[list[list[int]], list[int], list[int]]:
+    """Children of each concept in the tree, the label of each concept or -1, and the concepts without parents.
 
-    Children are settled before their parents, because a concept whose children all went elsewhere is a mere label.
+    Children are processed before their parents, because a concept whose children all went elsewhere is only a label.
     """
     above: list[list[int]] = [[] for _ in range(n_concepts)]
     below: list[list[int]] = [[] for _ in range(n_concepts)]
@@ -166,7 +163,7 @@ def _attached(
 
 
 def _numbered_nodes(below: list[list[int]], label_of: list[int], tops: list[int], others: Branches | None) -> Branches:
-    """Number the nodes, parents first, and pass over those that a single node stands for."""
+    """Number the nodes, parents first, and merge nodes with a single child."""
     if len(tops) > 1 or not below[tops[0]]:
         below.append(tops)
         label_of.append(-1)

@@ -1,35 +1,33 @@
-"""Training of the nodes of label trees, level by level, each on the rows that reach it."""
+"""Training of the classifiers of tree nodes, each on the rows that reach its node."""
 
 from __future__ import annotations
 
 from collections.abc import Generator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 
-from longtail.engine.augmentation import Augmentation, CopyRoom, Positives, copied_positives
-from longtail.engine.block_solver import Memory, Rows, solve_block
-from longtail.engine.lanes import LANES
-from longtail.engine.mapped import Allocate, room_like
-from longtail.engine.node_rows import gather_positives, gather_rows, size_of_rows
-from longtail.engine.pool import StopFlag, run_blocks
-from longtail.engine.portable import Portable
+from longtail.kernels.augmentation import Augmentation, CopyRoom, Positives, copied_positives
+from longtail.kernels.lanes import LANES
+from longtail.kernels.rows import CSRRows
+from longtail.kernels.types import Float32, Float64, Int32, Int64
 from longtail.learners.label_trees.chunk_weights import EncodedBlock, NodePrecision
 from longtail.learners.label_trees.forest import LabelForest
-from longtail.learners.linear.problem import Settings, bias_start, lane_costs, make_problem, random_state
-from longtail.learners.linear.training import digest_of, renumbered_by_frequency, row_squares
+from longtail.learners.label_trees.node_rows import gather_positives, gather_rows, size_of_rows
+from longtail.learners.linear.block_solver import SolverMemory
+from longtail.learners.linear.problem import SolverSettings, bias_start, solve
+from longtail.learners.rows import digest_of, renumbered_by_frequency, row_squares
+from longtail.runtime.mmap import Allocate, room_like
+from longtail.runtime.pool import SpareMemory, StopFlag, run_blocks
+from longtail.runtime.task import RemoteTask
 from longtail.weighting import Costs, Weighting
-
-Int32 = npt.NDArray[np.int32]
-Int64 = npt.NDArray[np.int64]
 
 
 class NodeBlock(NamedTuple):
-    """A block of at most 64 members of a node: its number, its node, and which of the node's members."""
+    """A block of at most 64 members of a node: members `first` to `last` - 1."""
 
     number: int
     node: int
@@ -38,7 +36,7 @@ class NodeBlock(NamedTuple):
 
 
 class NodeMembers(NamedTuple):
-    """Some members of a node that are trained as one block: its number, its node, and their columns in the level."""
+    """Members of a node that are trained as one block, and their columns in the `LevelProblem`."""
 
     number: int
     node: int
@@ -47,7 +45,7 @@ class NodeMembers(NamedTuple):
 
 
 def node_blocks(forest: LabelForest) -> tuple[list[NodeBlock], Int64]:
-    """Cut the members of each node (nodes under it, then labels) into blocks; also where each node's blocks begin."""
+    """Split the members of each node (child nodes, then labels) into blocks; also the first block of each node."""
     sizes = np.diff(forest.child_starts_) + np.diff(forest.label_starts_)
     counts = -(-sizes // LANES)
     starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
@@ -59,17 +57,23 @@ def node_blocks(forest: LabelForest) -> tuple[list[NodeBlock], Int64]:
 
 
 def level_bytes(trainer: NodeTrainer, negatives: int) -> int:
-    """Memory that the rows of a level take while it is made ready: twice in a sparse matrix, and once as numbers."""
+    """Memory for the rows of a level while it is prepared: two sparse matrices, and once as row numbers."""
     visits = int(trainer.Y.nnz) + int(trainer.X.shape[0]) * max(negatives, 1) * trainer.forest.n_trees_
     return 28 * visits
 
 
-class Level(NamedTuple):
-    """What the training of one level needs.
+def joined_costs(first: Costs, second: Costs) -> Costs:
+    """Costs of two groups of labels or nodes, concatenated."""
+    pairs = (first.positive, second.positive), (first.negative, second.negative)
+    return Costs(*(np.concatenate(pair) for pair in pairs))
 
-    Node v of the level, counted from its first, is trained on rows ``rows[row_starts[v]:row_starts[v + 1]]``. Column c
-    of the members has rows ``member_rows[member_starts[c]:member_starts[c + 1]]``; first come the nodes of the level
-    below, then all labels. `first` is the number of the first node.
+
+class LevelProblem(NamedTuple):
+    """Training data of one level.
+
+    Node v of the level, counted from its `first`, is trained on rows ``rows[row_starts[v]:row_starts[v + 1]]``. Column
+    c of the members has rows ``member_rows[member_starts[c]:member_starts[c + 1]]``: first the nodes of the level
+    below, then all labels.
     """
 
     row_starts: Int64
@@ -84,37 +88,22 @@ class Level(NamedTuple):
 class NodeTrainer:
     """Trains blocks of members of nodes.
 
-    Parameters
-    ----------
-    settings : Settings
-    X, Y : csr_array
-    scales : ndarray of float64, shape (n,)
-    forest : LabelForest
-    weighting : Weighting
-        Gives labels their costs by their counts, and nodes theirs by the rows that have any label under them.
-    precision : NodePrecision
-    threads : int
-    label_costs : Costs, optional
-        Of the labels, where their counts in Y don't tell.
-    augmentation : Augmentation, optional
-        Where labels are learnt, the rows of the node that have one of its labels are copied. The nodes above have rows
-        enough.
-    normalise : bool
-        Whether copies are scaled to length 1.
+    `scales` has the factor of each row. `weighting` gives the costs of labels by their counts in Y, unless there are
+    `label_costs`, and those of nodes by their rows with labels under them. With `augmentation`, nodes that have labels
+    are also trained on copies of the rows that have one of these, scaled to unit length if `normalise`.
     """
 
-    settings: Settings
+    settings: SolverSettings
     X: sp.csr_array
     Y: sp.csr_array
-    scales: npt.NDArray[np.float64]
+    scales: Float64
     forest: LabelForest
     weighting: Weighting
     precision: NodePrecision
-    threads: int
     label_costs: Costs | None = None
     augmentation: Augmentation | None = None
     normalise: bool = True
-    _spare: SimpleQueue[_Scratch] = field(init=False, default_factory=SimpleQueue)
+    spare: SpareMemory[Scratch] = field(init=False, default_factory=SpareMemory)
 
     def __post_init__(self) -> None:
         X = self.X
@@ -125,11 +114,10 @@ class NodeTrainer:
         self._labels_by_column = self.Y.tocsc()
         self._level_starts = self.forest.level_starts
 
-    def level(self, depth: int, candidates: sp.csr_array | None) -> Level:
-        """Make ready to train level `depth`: on the rows with labels there, and on those that `candidates` send there.
+    def level(self, depth: int, candidates: sp.csr_array | None) -> LevelProblem:
+        """Prepare level `depth`: each node is trained on the rows with labels under it and on its `candidates`.
 
-        `candidates` is a 0/1 matrix, rows by nodes of the level; None for the rows with labels alone. Without it, rows
-        with none of a node's labels take no time there.
+        `candidates` is a 0/1 matrix, rows by nodes of the level.
         """
         forest = self.forest
         first, last = self._level_starts[depth : depth + 2]
@@ -146,26 +134,25 @@ class NodeTrainer:
             starts = np.concatenate([below.indptr[:-1].astype(np.int64), starts + below.nnz])
             rows = np.concatenate([below.indices, rows])
             node_costs = self.weighting.costs(np.diff(below.indptr), self.X.shape[0])
-            costs = Costs(
-                np.concatenate([node_costs.positive, costs.positive]),
-                np.concatenate([node_costs.negative, costs.negative]),
-            )
-        return Level(by_node.indptr.astype(np.int64), by_node.indices, starts, rows, costs, int(first))
+            costs = joined_costs(node_costs, costs)
+        return LevelProblem(by_node.indptr.astype(np.int64), by_node.indices, starts, rows, costs, int(first))
 
     def _rows_under(self, first: int, last: int) -> sp.csr_array:
         reach = sp.csr_array(self.Y @ self.forest.members(self.Y.shape[1], first, last))
         reach.data[:] = 1
         return reach
 
-    def train(self, depth: int, level: Level, blocks: list[NodeBlock], threads: int) -> Generator[EncodedBlock]:
-        """Train blocks of one level and give them in their order."""
+    def train(self, depth: int, level: LevelProblem, blocks: list[NodeBlock], threads: int) -> Generator[EncodedBlock]:
+        """Train blocks of one level and yield them in order."""
         return self.train_members(depth, level, [self.members_of(depth, block) for block in blocks], threads)
 
-    def train_members(self, depth: int, level: Level, some: list[NodeMembers], threads: int) -> Generator[EncodedBlock]:
-        """Train some members of nodes of one level and give their blocks in this order."""
+    def train_members(
+        self, depth: int, level: LevelProblem, some: list[NodeMembers], threads: int
+    ) -> Generator[EncodedBlock]:
+        """Train some members of nodes of one level and yield their blocks in order."""
         try:
             yield from run_blocks(
-                Portable(self, "solve_members", (level,)),
+                RemoteTask(self, "solve_members", (level,)),
                 some,
                 threads=threads,
                 description=f"training level {depth + 1} of {len(self._level_starts) - 1}",
@@ -173,28 +160,22 @@ class NodeTrainer:
                 size=lambda block: len(block.members),
             )
         finally:
-            self.release()
-
-    def release(self) -> None:
-        """Give the working memory of the nodes back."""
-        self._spare = SimpleQueue()
+            self.spare.clear()
 
     def __getstate__(self) -> dict[str, Any]:
-        """What it takes to solve blocks elsewhere: the labels are in the level, and X is there once."""
-        left_out = ("X", "Y", "_labels_by_column", "_spare")
-        return {name: value for name, value in vars(self).items() if name not in left_out}
+        """State that a worker needs to solve blocks; the labels are part of the level."""
+        return {name: value for name, value in vars(self).items() if name not in ("X", "Y", "_labels_by_column")}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-        self.release()
-
-    def solve(self, depth: int, level: Level, block: NodeBlock, stop: StopFlag) -> EncodedBlock:
+    def solve(self, depth: int, level: LevelProblem, block: NodeBlock, stop: StopFlag) -> EncodedBlock:
         """Train one block on the rows of its node."""
         return self.solve_members(level, self.members_of(depth, block), stop)
 
-    def solve_members(self, level: Level, block: NodeMembers, stop: StopFlag) -> EncodedBlock:
-        """Train some members of a node, up to 64, on its rows."""
-        scratch = self.scratch()
+    def solve_members(self, level: LevelProblem, block: NodeMembers, stop: StopFlag) -> EncodedBlock:
+        """Train up to 64 members of a node on its rows."""
+        with self.scratch() as scratch:
+            return self._solved(level, block, scratch, stop)
+
+    def _solved(self, level: LevelProblem, block: NodeMembers, scratch: Scratch, stop: StopFlag) -> EncodedBlock:
         settings, members, columns = self.settings, block.members, block.columns
         chosen, rows, features, positives = self.rows_of(level, block.node, columns, scratch)
         if self.augmentation is not None and (members >= 0).any():
@@ -207,37 +188,26 @@ class NodeTrainer:
         memory = scratch.memory(len(rows.indptr) - 1, len(features))
         memory.weights[:] = 0
         memory.bias_weights[:] = bias_start(settings, counts, len(chosen))
-        cost = lane_costs(settings, level.costs.take(columns))
-        problem = make_problem(settings, rows, positives, cost)
-        solve_block(rows, problem, memory, random_state(settings, block.number), stop)
-        solved = EncodedBlock.encoded(
+        solve(settings, block.number, rows, positives, level.costs.take(columns), memory, stop)
+        return EncodedBlock.encoded(
             memory.weights, memory.bias_weights, features, members, settings.prune_below, self.precision,
             self._shape[1],
         )  # fmt: skip
-        self.give_back(scratch)
-        return solved
 
     def members_of(self, depth: int, block: NodeBlock) -> NodeMembers:
-        """Members of a block, which is cut out of those of its node."""
+        """The members of a block."""
         members, columns = self._members(depth, block.node)
         cut = slice(block.first, block.last)
         return NodeMembers(block.number, block.node, members[cut], columns[cut])
 
-    def scratch(self) -> _Scratch:
-        """Working memory for a thread; give it back."""
-        try:
-            return self._spare.get_nowait()
-        except Empty:
-            return _Scratch(*self._shape, room_like(self._values))
-
-    def give_back(self, scratch: _Scratch) -> None:
-        """Leave working memory to the next block."""
-        self._spare.put(scratch)
+    def scratch(self) -> AbstractContextManager[Scratch]:
+        """Return working memory for a block."""
+        return self.spare.borrowed(lambda: Scratch(*self._shape, room_like(self._values)))
 
     def rows_of(
-        self, level: Level, node: int, columns: Int64, scratch: _Scratch
-    ) -> tuple[Int32, Rows, Int32, Positives]:
-        """Rows of a node: their numbers, as the solver sees them, their features, and which have what members."""
+        self, level: LevelProblem, node: int, columns: Int64, scratch: Scratch
+    ) -> tuple[Int32, CSRRows, Int32, Positives]:
+        """Rows of a node: their numbers, the rows for the solver, their features, and the members that they have."""
         at = node - level.first
         chosen = level.rows[level.row_starts[at] : level.row_starts[at + 1]]
         rows, features = scratch.gather(self._indptr, self._indices, self._values, self.scales, self._squares, chosen)
@@ -246,7 +216,7 @@ class NodeTrainer:
         return chosen, rows, self._by_frequency[features], positives
 
     def _members(self, depth: int, node: int) -> tuple[Int32, Int64]:
-        """Members of a node as the weights name them, and their columns in the level."""
+        """Members of a node (-2 - node, or a label), and their columns in the level."""
         forest, next_first = self.forest, self._level_starts[depth + 1]
         below = np.array(forest.nodes_under(node), np.int64)
         labels = forest.labels_under(node)
@@ -255,8 +225,8 @@ class NodeTrainer:
         columns = np.concatenate([below - next_first, n_below + labels.astype(np.int64)])
         return members, columns
 
-    def _labelled(self, level: Level, node: int, chosen: Int32, scratch: _Scratch) -> Int64:
-        """Places of the rows of a node that have one of its labels."""
+    def _labelled(self, level: LevelProblem, node: int, chosen: Int32, scratch: Scratch) -> Int64:
+        """Positions of the rows of a node that have one of its labels."""
         depth = int(np.searchsorted(self._level_starts, node, side="right")) - 1
         members, columns = self._members(depth, node)
         return scratch.positives(level.member_starts, level.member_rows, columns[members >= 0], chosen)[0]
@@ -264,23 +234,16 @@ class NodeTrainer:
     def fingerprint(self, *more: object) -> bytes:
         """Digest of everything that the trained blocks depend on."""
         weighting = type(self.weighting).__name__, self.weighting.get_params()
-        described = (
-            self.settings,
-            self.precision,
-            self.X.shape,
-            self.forest.n_trees_,
-            weighting,
-            self.augmentation,
-            more,
-        )
+        trees, size = self.forest.n_trees_, self.X.shape
+        described = self.settings, self.precision, size, trees, weighting, self.augmentation, more
         costs = self.weighting.costs(np.diff(self._labels_by_column.indptr), self.X.shape[0])
         arrays = (self.X.indptr, self.X.indices, self.X.data, self.Y.indptr, self.Y.indices, self.scales)
         shape = (self.forest.child_starts_, self.forest.label_starts_, self.forest.labels_)
         return digest_of(described, (*arrays, costs.positive, costs.negative, *shape))
 
 
-class _Scratch:
-    """Working memory of one thread, which grows with the largest node it has met."""
+class Scratch:
+    """Working memory of one thread, which grows with the largest node so far."""
 
     def __init__(self, n_rows: int, n_features: int, room: Allocate) -> None:
         self._allocate = room
@@ -288,19 +251,13 @@ class _Scratch:
         self._local = np.empty(n_rows, np.int32)
         self._features = np.empty(n_features, np.int32)
         self._indices, self._values = np.empty(0, np.int32), np.empty(0, np.float32)
-        self._memory = Memory.allocate(0, 0)
+        self._memory = SolverMemory.allocate(0, 0)
         self.room = CopyRoom()
 
     def gather(
-        self,
-        indptr: Int64,
-        indices: Int32,
-        values: npt.NDArray[np.float32],
-        scales: npt.NDArray[np.float64],
-        squares: npt.NDArray[np.float32],
-        chosen: Int32,
-    ) -> tuple[Rows, Int32]:
-        """Rows of a node, without bias, and their features."""
+        self, indptr: Int64, indices: Int32, values: Float32, scales: Float64, squares: Float32, chosen: Int32
+    ) -> tuple[CSRRows, Int32]:
+        """Copy the rows of a node; also their features."""
         size = size_of_rows(indptr, chosen)
         if size > len(self._indices):
             self._indices, self._values = self._allocate(size, np.int32), self._allocate(size, np.float32)
@@ -309,7 +266,7 @@ class _Scratch:
             indptr, indices, values, scales, chosen, self._place, self._features, starts, self._indices, self._values
         )
         ones = np.ones(len(chosen))
-        rows = Rows(starts, self._indices[:size], self._values[:size], ones, squares[chosen], np.float32(0))
+        rows = CSRRows(starts, self._indices[:size], self._values[:size], ones, squares[chosen], np.float32(0))
         return rows, self._features[:found]
 
     def positives(self, starts: Int64, rows: Int32, columns: Int64, chosen: Int32) -> Positives:
@@ -320,10 +277,10 @@ class _Scratch:
         found = gather_positives(starts, rows, columns, chosen, self._local, rows_out, offsets, lanes)
         return rows_out[:found], offsets[: found + 1], lanes
 
-    def memory(self, n_rows: int, n_features: int) -> Memory:
-        """Memory for the solver."""
+    def memory(self, n_rows: int, n_features: int) -> SolverMemory:
+        """Solver memory for that many rows and features."""
         held_rows, held_features = len(self._memory.slot_of_row), len(self._memory.weights)
         if n_rows > held_rows or n_features > held_features:
-            self._memory = Memory.allocate(max(n_rows, held_rows), max(n_features, held_features))
+            self._memory = SolverMemory.allocate(max(n_rows, held_rows), max(n_features, held_features))
         whole = self._memory
         return whole._replace(weights=whole.weights[:n_features], slot_of_row=whole.slot_of_row[:n_rows])

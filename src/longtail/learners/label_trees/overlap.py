@@ -1,16 +1,16 @@
-"""Labels between two leaves stand under both."""
+"""Overlapping leaves: labels that lie between two leaves are put into both."""
 
 from __future__ import annotations
 
 from math import ceil
-from numbers import Real
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 
-from longtail.engine.clustering import (
+from longtail.kernels.lanes import LANES
+from longtail.kernels.types import Float32, Int32
+from longtail.learners.label_trees.clustering import (
     add_rows,
     cut_rows,
     mark_largest,
@@ -19,41 +19,36 @@ from longtail.engine.clustering import (
     sum_panel,
     unit_lanes,
 )
-from longtail.engine.lanes import LANES
-from longtail.engine.pool import StopFlag, run_blocks
-from longtail.errors import ParameterError
 from longtail.learners.label_trees.forest import Branches
+from longtail.runtime.pool import StopFlag, run_blocks
+from longtail.validation import Number, check
 
-Float32 = npt.NDArray[np.float32]
-Int32 = npt.NDArray[np.int32]
-
-_ALL = 1024  # with more leaves, only some others are looked at
-_SOME = LANES  # how many, a leaf itself included: those whose centres are nearest
-_BLOCK = 64  # leaves that a thread takes at once
+_ALL = 1024  # with more leaves, labels are compared only to nearby ones
+_SOME = LANES  # number of nearby leaves, the own one included
+_BLOCK = 64  # leaves per task
 
 
-def with_overlap(branches: Branches, points: Any, *, share: float, threads: int | None = None) -> Branches:
-    """Let the labels that lie nearest to another leaf stand under that leaf too.
+def with_overlap(branches: Branches, points: Any, *, share: float) -> Branches:
+    """Put the labels that lie nearest to another leaf into that leaf too.
 
-    Labels are taken in the order of how much nearer their own leaf's centre is than that of the nearest other leaf, in
-    cosine, until `share` of them have a second place. A leaf that has grown to ceil(size * (1 + 2 * share)) takes no
-    more, and labels that would go there are passed over. With more than 1,024 leaves and dense points, each leaf's
-    labels are compared to the 63 others whose centres are nearest to its own.
+    Labels are taken in the order of the difference between the cosines to the centre of their own leaf and to the
+    nearest other one, until `share` of them are in a second leaf. A leaf that has grown to
+    ceil(size * (1 + 2 * share)) accepts no more labels. With more than 1,024 leaves and dense points, the labels of a
+    leaf are compared only to the 63 leaves with the nearest centres.
 
     Parameters
     ----------
     branches : Branches
-        A tree; a node with labels right under it counts as a leaf. Labels that stand under several stay as they are.
+        A tree; nodes with labels directly under them are leaves. Labels in several leaves do not change.
     points : ndarray or csr_array of float32
-        A row of unit length for each label.
+        One row of unit length per label.
     share : float
         From 0 to 1.
-    threads : int, optional
 
     Returns
     -------
     Branches
-        What was given, with more labels at the end.
+        The tree with more labels at the end.
 
     Examples
     --------
@@ -62,8 +57,7 @@ def with_overlap(branches: Branches, points: Any, *, share: float, threads: int 
     >>> with_overlap(tree, points, share=0.25).labels.tolist()
     [0, 1, 2, 3, 1]
     """
-    if isinstance(share, bool) or not isinstance(share, Real) or not 0 <= share <= 1:
-        raise ParameterError("share", share, "must be a number from 0 to 1")
+    check("share", share, Number(low=0, high=1))
     leaves, own = np.unique(branches.nodes, return_inverse=True)
     labels, groups = np.asarray(branches.labels, np.int32), own.astype(np.int32)
     places = np.bincount(labels)
@@ -73,9 +67,9 @@ def with_overlap(branches: Branches, points: Any, *, share: float, threads: int 
     if not sp.issparse(points):
         points = np.ascontiguousarray(points, np.float32)
     if len(leaves) > _ALL and not sp.issparse(points):
-        best, gaps = _nearest_of_some(points, labels, groups, len(leaves), threads)
+        best, gaps = _nearest_of_some(points, labels, groups, len(leaves))
     else:
-        best, gaps = _nearest_of_all(points, labels, groups, len(leaves), threads)
+        best, gaps = _nearest_of_all(points, labels, groups, len(leaves))
     sizes = np.bincount(groups)
     room = [ceil(round(size * (1 + 2 * float(share)), 9)) - size for size in sizes.tolist()]
     taken: list[int] = []
@@ -92,10 +86,8 @@ def with_overlap(branches: Branches, points: Any, *, share: float, threads: int 
     return Branches(branches.parents, nodes, np.concatenate([labels, labels[more]]))
 
 
-def _nearest_of_all(
-    points: Any, labels: Int32, groups: Int32, n_leaves: int, threads: int | None
-) -> tuple[Int32, Float32]:
-    """The nearest other leaf of each label, and how much nearer its own is; one panel of leaves after the other."""
+def _nearest_of_all(points: Any, labels: Int32, groups: Int32, n_leaves: int) -> tuple[Int32, Float32]:
+    """The nearest other leaf of each label, and the difference of the cosines; panel by panel."""
     best, cosines = np.full(len(labels), -1, np.int32), np.full(len(labels), -np.inf, np.float32)
     own_cosines = np.empty(len(labels), np.float32)
     parts = cut_rows(points, len(labels))
@@ -112,15 +104,13 @@ def _nearest_of_all(
             rows = read_rows(points, labels, part)
             nearest_centres(*rows, panel, centres, groups[part], best[part], cosines[part], own_cosines[part])
 
-        for _ in run_blocks(work, parts, threads=threads, description="finding second places"):
+        for _ in run_blocks(work, parts, description="finding second places"):
             pass
     return best, own_cosines - cosines
 
 
-def _nearest_of_some(
-    points: Float32, labels: Int32, groups: Int32, n_leaves: int, threads: int | None
-) -> tuple[Int32, Float32]:
-    """The same among the leaves whose centres are nearest to that of a label's own leaf; dense points."""
+def _nearest_of_some(points: Float32, labels: Int32, groups: Int32, n_leaves: int) -> tuple[Int32, Float32]:
+    """The same, compared only to the leaves near a label's own leaf; for dense points."""
     order = np.argsort(groups, kind="stable")
     starts = np.searchsorted(groups[order], np.arange(n_leaves + 1))
     panels = []
@@ -149,13 +139,13 @@ def _nearest_of_some(
                 nearest_centres(*read_rows(points, labels[here], part), panel, chosen, groups[at], *found)
                 best[at], cosines[at], own_cosines[at] = found
 
-    for _ in run_blocks(work, range(0, n_leaves, _BLOCK), threads=threads, description="finding second places"):
+    for _ in run_blocks(work, range(0, n_leaves, _BLOCK), description="finding second places"):
         pass
     return best, own_cosines - cosines
 
 
 def _near_leaves(centres: Float32, panels: list[Float32], n_leaves: int, first: int, last: int) -> list[Int32]:
-    """The leaves with the centres nearest to each of leaves `first` to `last` - 1, which itself is one of them."""
+    """The leaves with the nearest centres for each of leaves `first` to `last` - 1, itself included."""
     count = last - first
     alike = np.zeros((len(panels), count, LANES), np.float32)
     rows = read_rows(centres[first:last], None, slice(0, count))

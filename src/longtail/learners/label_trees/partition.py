@@ -1,4 +1,4 @@
-"""Trees that part labels by where they lie: balanced ones by halving, and others by k-means."""
+"""Partition of labels into trees: balanced ones by repeated 2-means, others by k-means."""
 
 from __future__ import annotations
 
@@ -7,12 +7,16 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 
-from longtail.engine.clustering import (
-    LEAST_GAIN,
-    ROUNDS,
+from longtail.errors import InputError
+from longtail.kernels.lanes import LANES
+from longtail.kernels.random import STEP, mixed
+from longtail.kernels.types import Flags, Float32, Int32, Int64, UInt64
+from longtail.learners.label_trees.clustering import (
+    MAX_ITER,
+    TOL,
+    Bisections,
     bisect_dense,
     bisect_sparse,
     cut_rows,
@@ -21,19 +25,15 @@ from longtail.engine.clustering import (
     sum_panel,
     unit_lanes,
 )
-from longtail.engine.lanes import LANES
-from longtail.engine.pool import StopFlag, run_blocks
-from longtail.errors import InputError, ParameterError
 from longtail.learners.label_trees.forest import Branches
+from longtail.runtime.pool import StopFlag, run_blocks
+from longtail.validation import Integer, Optional, check
 
-Float32 = npt.NDArray[np.float32]
-Int32 = npt.NDArray[np.int32]
-Int64 = npt.NDArray[np.int64]
-Part = tuple[int, tuple[int, ...], Int32]  # a node, the way to it from the root, and the labels under it
+Part = tuple[int, tuple[int, ...], Int32]  # a node, the path to it from the root, and the labels under it
 Runner = Callable[[Callable[[Any, StopFlag], Any], list[Any]], Iterable[Any]]
 
-_SMALL = 4096  # a stretch of so many labels is parted to the end by one thread
-_LARGE = 1 << 16  # k-means of more labels uses all threads, one node after the other
+_SMALL = 4096  # labels that one thread partitions to the end
+_LARGE = 1 << 16  # k-means of more labels uses all threads for one node
 
 
 def partition_labels(
@@ -45,30 +45,26 @@ def partition_labels(
     balanced: bool = True,
     max_depth: int | None = None,
     seed: int = 0,
-    threads: int | None = None,
 ) -> Branches:
-    """Make a tree whose leaves hold labels that lie close to one another.
+    """Partition labels into a tree whose leaves hold labels that lie close together.
 
     Parameters
     ----------
-    points : ndarray of float32 or csr_array of float32, shape (all labels, anything)
-        Of unit length, as `represent_labels` gives them.
+    points : ndarray of float32 or csr_array of float32, shape (all labels, dimensions)
+        Of unit length, see `represent_labels`.
     labels : sequence of int
-        The labels to place, each once.
+        The labels to partition, each once.
     arity : int
-        Most nodes under a node.
+        Maximum number of children of a node.
     leaf_size : int
-        Labels in a leaf at most.
+        Maximum number of labels in a leaf.
     balanced : bool
-        Leaves of equal size but for one label, by repeated spherical 2-means with parts of given size; with an arity of
-        2 all leaves have the same depth, as in Parabel. Otherwise spherical k-means with `arity` centres and parts of
-        any size, as in Bonsai.
+        Leaves of equal size (plus or minus one label) by repeated balanced spherical 2-means; with an arity of 2 all
+        leaves have the same depth, as in Parabel. Otherwise spherical k-means with `arity` centres, as in Bonsai.
     max_depth : int, optional
-        Nodes this many steps below the root are leaves, of whatever size.
+        Nodes this many steps below the root are leaves of any size.
     seed : int
-        Of the first centres. Each split draws its own from its place in the tree.
-    threads : int, optional
-        Number of threads, all cores by default; the tree is the same for any number.
+        Seed of the initial centres, together with the position of the split in the tree.
 
     Returns
     -------
@@ -82,29 +78,23 @@ def partition_labels(
     ([-1, 0, 0], True)
     """
     for name, value, least in (("arity", arity, 2), ("leaf_size", leaf_size, 1), ("seed", seed, 0)):
-        _check_whole(name, value, least)
-    if max_depth is not None:
-        _check_whole("max_depth", max_depth, 0)
+        check(name, value, Integer(least, 2**63 - 1))
+    check("max_depth", max_depth, Optional(Integer(0)))
     placed = np.sort(np.asarray(labels, np.int32))
     if len(placed) and (placed[0] < 0 or placed[-1] >= points.shape[0] or (placed[1:] == placed[:-1]).any()):
-        raise InputError(f"labels must be different ids from 0 to {points.shape[0] - 1}, a point each.")
+        raise InputError(f"labels must be different ids from 0 to {points.shape[0] - 1}, one per point.")
     if not sp.issparse(points):
         points = np.ascontiguousarray(points, np.float32)
     if balanced:
-        return _balanced(points, placed, int(arity), int(leaf_size), max_depth, int(seed), threads)
-    return _by_means(points, placed, int(arity), int(leaf_size), max_depth, int(seed), threads)
-
-
-def _check_whole(name: str, value: Any, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise ParameterError(name, value, f"must be a whole number of at least {least}")
+        return _balanced(points, placed, int(arity), int(leaf_size), max_depth, int(seed))
+    return _by_k_means(points, placed, int(arity), int(leaf_size), max_depth, int(seed))
 
 
 class _Plan(NamedTuple):
-    """A balanced tree before it is known which labels go where.
+    """Structure of a balanced tree, without labels.
 
-    Labels will stand in one order, each leaf a stretch of it. `bisections` has begin, middle, end and level of each, a
-    bisection before those inside it; `leaves` has the node and the size of each, in order.
+    The leaves are consecutive ranges of an order of the labels, which the bisections will find. `bisections` has begin,
+    middle, end and level of each, parents before children; `leaves` has the node and the size of each, in order.
     """
 
     parents: list[int]
@@ -112,21 +102,19 @@ class _Plan(NamedTuple):
     bisections: list[tuple[int, int, int, int]]
 
 
-def _balanced(
-    points: Any, labels: Int32, arity: int, leaf_size: int, max_depth: int | None, seed: int, threads: int | None
-) -> Branches:
+def _balanced(points: Any, labels: Int32, arity: int, leaf_size: int, max_depth: int | None, seed: int) -> Branches:
     plan = _plan(len(labels), arity, leaf_size, max_depth)
     order = labels.copy()
     if plan.bisections:
         begins, middles, ends, levels = np.array(plan.bisections, np.int64).T.copy()
         firsts, seconds = _two_places(seed, begins, ends)
-        _bisect(points, order, (begins, middles, ends, firsts, seconds), levels, threads)
+        _bisect(points, order, Bisections(begins, middles, ends, firsts, seconds), levels)
     nodes, sizes = np.array(plan.leaves, np.int64).reshape(-1, 2).T
     return Branches(np.array(plan.parents, np.int32), np.repeat(nodes, sizes).astype(np.int32), order)
 
 
 def _plan(n: int, arity: int, leaf_size: int, max_depth: int | None) -> _Plan:
-    """Lay out a balanced tree for n labels."""
+    """Plan a balanced tree for n labels."""
     n_leaves = max(-(-n // leaf_size), 1)
     depth = 0
     while arity**depth < n_leaves and depth != max_depth:
@@ -138,7 +126,7 @@ def _plan(n: int, arity: int, leaf_size: int, max_depth: int | None) -> _Plan:
 
 
 def _plan_node(plan: _Plan, parent: int, begin: int, end: int, n_leaves: int, depth: int, level: int) -> None:
-    """Add a node with so many leaves and at most `depth` levels of nodes below it."""
+    """Add a node with `n_leaves` leaves and at most `depth` levels of nodes below it."""
     if begin == end and parent >= 0:  # fewer labels than leaves
         return
     plan.parents.append(parent)
@@ -152,7 +140,7 @@ def _plan_node(plan: _Plan, parent: int, begin: int, end: int, n_leaves: int, de
 
 
 def _plan_parts(plan: _Plan, node: int, begin: int, end: int, parts: list[int], depth: int, level: int) -> None:
-    """Add nodes with these numbers of leaves under a node, by halving their list."""
+    """Add children with these numbers of leaves, by halving the list."""
     if len(parts) == 1:
         _plan_node(plan, node, begin, end, parts[0], depth, level)
         return
@@ -165,7 +153,7 @@ def _plan_parts(plan: _Plan, node: int, begin: int, end: int, parts: list[int], 
 
 
 def _root(number: int, degree: int) -> int:
-    """The smallest whole number whose power of that degree reaches a number."""
+    """Smallest integer whose power of that degree is at least `number`."""
     root = max(int(number ** (1 / degree)) - 1, 1)
     while root**degree < number:
         root += 1
@@ -173,7 +161,7 @@ def _root(number: int, degree: int) -> int:
 
 
 def _two_places(seed: int, begins: Int64, ends: Int64) -> tuple[Int64, Int64]:
-    """Two different random places in each stretch, which depend on the seed and the stretch alone."""
+    """Two different random positions in each range, which depend only on the seed and the range."""
     with np.errstate(over="ignore"):
         state = _mix(_mix(np.full(len(begins), seed, np.uint64)) + begins.astype(np.uint64))
         state = _mix(state + ends.astype(np.uint64))
@@ -184,33 +172,28 @@ def _two_places(seed: int, begins: Int64, ends: Int64) -> tuple[Int64, Int64]:
     return first.astype(np.int64), second.astype(np.int64)
 
 
-def _mix(state: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """Scramble bits (the output function of SplitMix64)."""
-    state = state + np.uint64(0x9E3779B97F4A7C15)
-    state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return state ^ (state >> np.uint64(31))
+def _mix(state: UInt64) -> UInt64:
+    """One step of the random generator of the kernels, for each number."""
+    return np.asarray(mixed(state + STEP))
 
 
-def _bisect(points: Any, order: Int32, table: tuple[Int64, ...], levels: Int64, threads: int | None) -> None:
-    """Run all bisections: large ones level by level, and those of a small stretch in a row."""
-    sizes = table[2] - table[0]
+def _bisect(points: Any, order: Int32, table: Bisections, levels: Int64) -> None:
+    """Run all bisections: large ones level by level, then all those of a small range as one task."""
+    sizes = table.ends - table.begins
     sparse: tuple[Int64, Int32, Float32] | None = None
     if sp.issparse(points):
         given: Any = points
         sparse = given.indptr.astype(np.int64), given.indices.astype(np.int32, copy=False), given.data
 
     def work(block: slice, stop: StopFlag) -> None:
-        begins, middles, ends, firsts, seconds = (column[block] for column in table)
+        bisections = Bisections(*(column[block] for column in table))
         if sparse is None:
-            bisect_dense(points, order, begins, middles, ends, firsts, seconds, stop)
+            bisect_dense(points, order, bisections, stop)
         else:
-            bisect_sparse(*sparse, points.shape[1], order, begins, middles, ends, firsts, seconds, stop)
+            bisect_sparse(*sparse, points.shape[1], order, bisections, stop)
 
     def run(blocks: list[slice]) -> None:
-        for _ in run_blocks(
-            work, blocks, threads=threads, description="parting labels", size=lambda b: b.stop - b.start
-        ):
+        for _ in run_blocks(work, blocks, description="partitioning labels", size=lambda b: b.stop - b.start):
             pass
 
     large = sizes > _SMALL
@@ -219,19 +202,17 @@ def _bisect(points: Any, order: Int32, table: tuple[Int64, ...], levels: Int64, 
         if not len(here):
             break
         run([slice(at, at + 1) for at in here.tolist()])
-    # A bisection comes right before those inside it, so that those of a small stretch are neighbours.
+    # A bisection precedes those inside it, so those of a small range are consecutive.
     blocks, at = [], 0
     while at < len(sizes):
-        after = at + 1 if large[at] else int(np.searchsorted(table[0], table[2][at]))
+        after = at + 1 if large[at] else int(np.searchsorted(table.begins, table.ends[at]))
         if not large[at]:
             blocks.append(slice(at, after))
         at = after
     run(blocks)
 
 
-def _by_means(
-    points: Any, labels: Int32, arity: int, leaf_size: int, max_depth: int | None, seed: int, threads: int | None
-) -> Branches:
+def _by_k_means(points: Any, labels: Int32, arity: int, leaf_size: int, max_depth: int | None, seed: int) -> Branches:
     parents, nodes, placed = [-1], [np.empty(0, np.int32)], [np.empty(0, np.int32)]
     level: list[Part] = [(0, (), labels)]
     depth = 0
@@ -244,7 +225,7 @@ def _by_means(
             else:
                 wide.append((node, path, members))
         level = []
-        for (node, path, _), groups in zip(wide, _part_all(points, wide, arity, leaf_size, seed, threads), strict=True):
+        for (node, path, _), groups in zip(wide, _cluster_all(points, wide, arity, leaf_size, seed), strict=True):
             for place, group in enumerate(groups):
                 level.append((len(parents), (*path, place), group))
                 parents.append(node)
@@ -252,30 +233,28 @@ def _by_means(
     return Branches(np.array(parents, np.int32), np.concatenate(nodes), np.concatenate(placed))
 
 
-def _part_all(
-    points: Any, parts: list[Part], arity: int, leaf_size: int, seed: int, threads: int | None
-) -> list[list[Int32]]:
-    """Groups of each part: of small parts in several threads at once, of a large one with all threads on it."""
-    apart = partial(run_blocks, threads=threads, description="parting labels")
+def _cluster_all(points: Any, parts: list[Part], arity: int, leaf_size: int, seed: int) -> list[list[Int32]]:
+    """Clusters of each part: small parts in parallel, a large one with all threads."""
+    apart = partial(run_blocks, description="partitioning labels")
 
     def work(part: Part, stop: StopFlag) -> list[Int32]:
-        return _means(points, part[2], arity, leaf_size, (seed, *part[1]), _one_by_one(stop))
+        return _k_means(points, part[2], arity, leaf_size, (seed, *part[1]), _one_by_one(stop))
 
     small = [part for part in parts if len(part[2]) <= _LARGE]
     done = apart(work, small, size=lambda part: len(part[2]))
     return [
-        next(done) if len(labels) <= _LARGE else _means(points, labels, arity, leaf_size, (seed, *path), apart)
+        next(done) if len(labels) <= _LARGE else _k_means(points, labels, arity, leaf_size, (seed, *path), apart)
         for _, path, labels in parts
     ]
 
 
 def _one_by_one(stop: StopFlag) -> Runner:
-    """What stands in for `run_blocks` inside a thread of it."""
+    """Sequential replacement of `run_blocks` for use inside a task."""
     return lambda work, blocks: (work(block, stop) for block in blocks if not stop[0])
 
 
-def _means(points: Any, labels: Int32, arity: int, leaf_size: int, seed: tuple[int, ...], run: Runner) -> list[Int32]:
-    """Part labels by spherical k-means; groups of one join others, and what can't be parted is cut evenly."""
+def _k_means(points: Any, labels: Int32, arity: int, leaf_size: int, seed: tuple[int, ...], run: Runner) -> list[Int32]:
+    """Cluster labels by spherical k-means; single labels join other clusters, identical points are split evenly."""
     n = len(labels)
     k = min(arity, max(n // 2, 2))
     rows: Int32 | None = labels
@@ -286,11 +265,11 @@ def _means(points: Any, labels: Int32, arity: int, leaf_size: int, seed: tuple[i
     groups[np.random.default_rng(seed).choice(n, k, replace=False)] = np.arange(k, dtype=np.int32)
     panels, _ = _centres(points, rows, groups, k)
     before = -np.inf
-    for _ in range(ROUNDS):
+    for _ in range(MAX_ITER):
         there = np.bincount(groups[groups >= 0], minlength=k) > 0
         groups = _nearest(points, rows, n, panels, there, run)
         panels, mean = _centres(points, rows, groups, k)
-        if mean - before < LEAST_GAIN:
+        if mean - before < TOL:
             break
         before = mean
     sizes = np.bincount(groups, minlength=k)
@@ -305,7 +284,7 @@ def _means(points: Any, labels: Int32, arity: int, leaf_size: int, seed: tuple[i
 
 
 def _compacted(points: Any) -> sp.csr_array:
-    """Sparse points without the columns that none of them has."""
+    """Drop the empty columns of sparse points."""
     used = np.zeros(points.shape[1], bool)
     used[points.indices] = True
     columns = (np.cumsum(used) - 1).astype(np.int32)[points.indices]
@@ -313,7 +292,7 @@ def _compacted(points: Any) -> sp.csr_array:
 
 
 def _centres(points: Any, rows: Int32 | None, groups: Int32, k: int) -> tuple[list[Float32], float]:
-    """Panels of the centres of k groups, and the mean cosine of points to their centre."""
+    """Panels with the centres of k clusters, and the mean cosine of points to their centre."""
     panels = [np.zeros((points.shape[1], LANES), np.float32) for _ in range(0, k, LANES)]
     for part in cut_rows(points, len(groups)):
         block = read_rows(points, rows, part)
@@ -322,10 +301,8 @@ def _centres(points: Any, rows: Int32 | None, groups: Int32, k: int) -> tuple[li
     return panels, sum(float(unit_lanes(panel).sum()) for panel in panels) / len(groups)
 
 
-def _nearest(
-    points: Any, rows: Int32 | None, n: int, panels: list[Float32], there: npt.NDArray[np.bool_], run: Runner
-) -> Int32:
-    """The nearest centre of each point, of those that are there."""
+def _nearest(points: Any, rows: Int32 | None, n: int, panels: list[Float32], there: Flags, run: Runner) -> Int32:
+    """The nearest centre of each point, among those that exist."""
     none, best = np.full(n, -1, np.int32), np.full(n, -1, np.int32)
     cosines, unused = np.full(n, -np.inf, np.float32), np.empty(n, np.float32)
     centres = np.where(there, np.arange(len(there)), -1).astype(np.int32)

@@ -1,4 +1,4 @@
-"""Labels as points: where a label lies is what its rows, its companions, its features or its text say."""
+"""Label representations: points from the rows, the co-occurrences, the features or the texts of labels."""
 
 from __future__ import annotations
 
@@ -9,26 +9,25 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from longtail.corpus import Tfidf
-from longtail.corpus.sparse import as_rows
-from longtail.engine.clustering import add_rows, cut_rows, read_rows
-from longtail.engine.lanes import LANES
-from longtail.engine.pool import StopFlag, run_blocks
-from longtail.engine.rows import squared_lengths
+from longtail.data.sparse import as_rows
 from longtail.errors import InputError, ParameterError
-
-Float32 = npt.NDArray[np.float32]
-Float64 = npt.NDArray[np.float64]
+from longtail.features import Tfidf
+from longtail.kernels.lanes import LANES
+from longtail.kernels.rows import squared_lengths
+from longtail.kernels.types import Float32, Float64, UInt8
+from longtail.learners.label_trees.clustering import add_rows, cut_rows, read_rows
+from longtail.runtime.pool import StopFlag, run_blocks
+from longtail.validation import Integer, check
 
 NAMES = ("centroids", "co-occurrence", "both")
-"""Representations that come from the training rows."""
+"""Representations from the training rows."""
 
-_CHUNK = 1 << 18  # rows whose projections are in memory at once
+_CHUNK = 1 << 18  # rows whose projections are held in memory
 _REQUIREMENT = f"must be one of {', '.join(NAMES)}, a matrix or label texts"
 
 
 class _Source(NamedTuple):
-    """Rows that are scaled and, where `members` (rows by labels) is given, added up for each label."""
+    """Scaled rows, which are summed per label if `members` (rows by labels) is given."""
 
     rows: Any
     scales: Float64
@@ -36,63 +35,51 @@ class _Source(NamedTuple):
 
 
 def represent_labels(
-    representation: Any,
-    X: sp.csr_array,
-    Y: sp.csr_array,
-    scales: Float64,
-    *,
-    dimensions: int | None,
-    seed: int,
-    threads: int | None,
+    representation: Any, X: sp.csr_array, Y: sp.csr_array, scales: Float64, *, dimensions: int | None, seed: int
 ) -> Any:
-    """Give each label a point of unit length.
+    """Represent each label by a point of unit length.
 
     Parameters
     ----------
     representation : {"centroids", "co-occurrence", "both"}, matrix or sequence of str
-        The sum of a label's rows, each times its scale; the label's row of Y^T Y, how often it stands beside each other
-        label and itself; the two side by side. Or given features of the labels, a row each, dense or sparse; or a text
-        for each label, which tf-idf turns into features.
+        The sum of the scaled rows of a label; its row of Y^T Y, the counts of its co-occurrences; both side by side. Or
+        given features, dense or sparse, one row per label; or one text per label, from which tf-idf is computed.
     X : csr_array of float32, shape (n, features)
     Y : csr_array of 0 and 1, shape (n, labels)
     scales : ndarray of float64, shape (n,)
         One over the length of each row of X.
     dimensions : int, optional
-        Project points to so many dimensions with random signs, which keeps cosines but for an error of about
-        1 / sqrt(dimensions); None for the exact points. Given features that have no more columns are not projected.
+        Dimensions of a random sign projection, which keeps cosines up to an error of about 1 / sqrt(dimensions); None
+        for exact points. Given features with no more columns are not projected.
     seed : int
-        Of the random signs.
-    threads : int, optional
+        Seed of the random signs.
 
     Returns
     -------
     ndarray of float32, shape (labels, dimensions), or csr_array of float32 where `dimensions` is None
-        Zeros for labels that nothing is known of: without rows, features or known words.
+        Zeros for labels without rows, features or known words.
 
     Examples
     --------
     >>> X = sp.csr_array(np.array([[3, 4, 0], [0, 0, 1]], np.float32))
     >>> Y = sp.csr_array(np.array([[1, 1, 0], [0, 1, 0]], np.float32))
     >>> lengths = np.array([1 / 5, 1])
-    >>> represent_labels("centroids", X, Y, lengths, dimensions=None, seed=0, threads=1).toarray().round(2)
+    >>> represent_labels("centroids", X, Y, lengths, dimensions=None, seed=0).toarray().round(2)
     array([[0.6 , 0.8 , 0.  ],
            [0.42, 0.57, 0.71],
            [0.  , 0.  , 0.  ]], dtype=float32)
     """
-    sources = _sources(representation, X, Y, scales, threads)
+    sources = _sources(representation, X, Y, scales)
     if dimensions is None:
         return _exact(sources)
-    if isinstance(dimensions, bool) or not isinstance(dimensions, int | np.integer) or dimensions < 1:
-        raise ParameterError("dimensions", dimensions, "must be a whole number of at least 1, or None for exact points")
+    check("dimensions", dimensions, Integer(1))
     if sources[0].members is None and sources[0].rows.shape[1] <= dimensions:
         return _padded(sources[0], int(dimensions))
-    points = [_project(source, int(dimensions), [seed, place], threads) for place, source in enumerate(sources)]
+    points = [_project(source, int(dimensions), [seed, place]) for place, source in enumerate(sources)]
     return points[0] if len(points) == 1 else _unit(points[0] + points[1])
 
 
-def _sources(
-    representation: Any, X: sp.csr_array, Y: sp.csr_array, scales: Float64, threads: int | None
-) -> list[_Source]:
+def _sources(representation: Any, X: sp.csr_array, Y: sp.csr_array, scales: Float64) -> list[_Source]:
     if isinstance(representation, str):
         if representation not in NAMES:
             raise ParameterError("representation", representation, _REQUIREMENT)
@@ -100,7 +87,7 @@ def _sources(
         return {"centroids": [centroids], "co-occurrence": [companions], "both": [centroids, companions]}[
             representation
         ]
-    features = _given(representation, Y.shape[1], threads)
+    features = _given(representation, Y.shape[1])
     squares = np.empty(features.shape[0])
     if isinstance(features, sp.csr_array):
         squared_lengths(features.indptr.astype(np.int64), features.data, squares)
@@ -112,7 +99,7 @@ def _sources(
     return [_Source(features, _inverse(np.sqrt(squares)), None)]
 
 
-def _given(representation: Any, n_labels: int, threads: int | None) -> Any:
+def _given(representation: Any, n_labels: int) -> Any:
     """Features of labels from a matrix or texts: a dense float32 array or a csr_array of float32."""
     listed: Any = representation
     if not sp.issparse(listed):
@@ -127,7 +114,7 @@ def _given(representation: Any, n_labels: int, threads: int | None) -> Any:
         what = "text" if is_text else "row"
         raise ParameterError("representation", listed.shape, f"must have one {what} for each of the {n_labels} labels")
     if is_text:
-        return Tfidf(min_rows=1, idf="smooth", threads=threads).fit_transform([str(text) for text in representation])
+        return Tfidf(min_df=1, idf="smooth").fit_transform([str(text) for text in representation])
     return as_rows(listed, name="representation") if sp.issparse(listed) else np.ascontiguousarray(listed, np.float32)
 
 
@@ -142,7 +129,7 @@ def _exact(sources: Sequence[_Source]) -> sp.csr_array:
 
 
 def _unit_rows(matrix: Any) -> sp.csr_array:
-    """Rows made unit length, indices sorted."""
+    """Rows scaled to unit length, with sorted indices."""
     rows = sp.csr_array(matrix, dtype=np.float32)
     rows.sort_indices()
     lengths = np.empty(rows.shape[0])
@@ -152,15 +139,15 @@ def _unit_rows(matrix: Any) -> sp.csr_array:
 
 
 def _padded(source: _Source, dimensions: int) -> Float32:
-    """Given features as they are, with columns of zeros up to the dimensions asked for."""
+    """Given features, padded with columns of zeros."""
     rows = source.rows
     points = np.zeros((rows.shape[0], dimensions), np.float32)
     points[:, : rows.shape[1]] = (rows.toarray() if isinstance(rows, sp.csr_array) else rows) * source.scales[:, None]
     return _unit(points)
 
 
-def _project(source: _Source, dimensions: int, seed: list[int], threads: int | None) -> Float32:
-    """Sums of scaled rows times a matrix of random signs, made unit length."""
+def _project(source: _Source, dimensions: int, seed: list[int]) -> Float32:
+    """Sums of scaled rows times a matrix of random signs, scaled to unit length."""
     rows, scales, members = source
     panels = [_signs(bits) for bits in _random_bits(-(-dimensions // LANES), rows.shape[1], seed)]
     n_points = rows.shape[0] if members is None else members.shape[1]
@@ -170,38 +157,38 @@ def _project(source: _Source, dimensions: int, seed: list[int], threads: int | N
         holders = None if members is None else _holders(members, chunk)
         for panel, into in zip(panels, sums, strict=True):
             projected = into[chunk] if holders is None else np.zeros((chunk.stop - begin, LANES), np.float32)
-            _add(rows, chunk, scales, panel, projected, threads)
+            _add(rows, chunk, scales, panel, projected)
             if holders is not None:
-                _add(holders, slice(0, n_points), np.ones(n_points), projected, into, threads)
+                _add(holders, slice(0, n_points), np.ones(n_points), projected, into)
     points = sums[0] if len(sums) == 1 else np.concatenate(sums, axis=1)
     return _unit(np.ascontiguousarray(points[:, :dimensions]))
 
 
 def _holders(members: sp.csr_array, chunk: slice) -> sp.csr_array:
-    """Which of a chunk of rows have each label: labels by rows."""
+    """Rows of a chunk that have each label: labels by rows."""
     part: Any = members if chunk.stop - chunk.start == members.shape[0] else members[chunk]
     holders: sp.csr_array = sp.csr_array(part.T).astype(np.float32, copy=False)
     return holders
 
 
-def _add(rows: Any, chunk: slice, scales: Float64, weights: Any, out: Float32, threads: int | None) -> None:
-    """Add scaled rows times weights to `out`, which begins with the first row of the chunk."""
+def _add(rows: Any, chunk: slice, scales: Float64, weights: Any, out: Float32) -> None:
+    """Add scaled rows times weights to `out`, whose first row is that of the chunk."""
 
     def work(part: slice, stop: StopFlag) -> None:
         here = slice(chunk.start + part.start, chunk.start + part.stop)
         add_rows(*read_rows(rows, None, here), scales[here], 0, part.stop - part.start, weights, out[part])
 
     parts = cut_rows(rows, chunk.stop - chunk.start)
-    for _ in run_blocks(work, parts, threads=threads, description="projecting labels"):
+    for _ in run_blocks(work, parts, description="projecting labels"):
         pass
 
 
-def _random_bits(panels: int, features: int, seed: list[int]) -> npt.NDArray[np.uint8]:
+def _random_bits(panels: int, features: int, seed: list[int]) -> UInt8:
     return np.random.default_rng(seed).integers(0, 256, (panels, features, LANES // 8), np.uint8)
 
 
-def _signs(bits: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint16]:
-    """1 or -1 for each bit, as bfloat16, which halves the memory that projecting reads."""
+def _signs(bits: UInt8) -> npt.NDArray[np.uint16]:
+    """1 or -1 for each bit, as bfloat16, which halves the memory traffic of the projection."""
     signs: npt.NDArray[np.uint16] = np.unpackbits(bits, axis=1).astype(np.uint16)
     signs <<= np.uint16(15)
     signs |= np.uint16(0x3F80)
@@ -214,7 +201,7 @@ def _inverse(lengths: Float64) -> Float64:
 
 
 def _unit(points: Float32) -> Float32:
-    """Rows made unit length, in place."""
+    """Scale rows to unit length in place."""
     lengths = np.sqrt(np.einsum("ij,ij->i", points, points, dtype=np.float64))
     points *= _inverse(lengths)[:, None].astype(np.float32)
     return points

@@ -1,4 +1,4 @@
-"""Label trees after their training: nodes and labels follow rows that come later, and new labels join."""
+"""Incremental updates of label trees: nodes and labels move toward new rows or are retrained, and new labels join."""
 
 from __future__ import annotations
 
@@ -7,167 +7,145 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 
-from longtail.engine.block_solver import solve_block
-from longtail.engine.lanes import LANES
-from longtail.engine.pool import StopFlag, run_blocks, thread_count
-from longtail.engine.spool import BlockSpool
-from longtail.learners.label_trees.block_lanes import SMALLEST, decoded, label_rows, without_labels
+from longtail.kernels.lanes import LANES
+from longtail.kernels.types import Float32, Float64, Int32, Int64
+from longtail.learners.label_trees.block_lanes import SMALLEST, decoded, label_rows, with_lanes, without_labels
 from longtail.learners.label_trees.chunk_weights import ChunkWeights, EncodedBlock
+from longtail.learners.label_trees.estimate import affordable_threads
 from longtail.learners.label_trees.forest import LabelForest
 from longtail.learners.label_trees.insertion import insert_labels
-from longtail.learners.label_trees.node_training import Level, NodeMembers, NodeTrainer
-from longtail.learners.label_trees.retraining import NodeRetraining
+from longtail.learners.label_trees.node_training import LevelProblem, NodeMembers, NodeTrainer, Scratch, joined_costs
 from longtail.learners.label_trees.search import TreeSearch
-from longtail.learners.linear.problem import Settings, bias_start, lane_costs, make_problem, random_state
-from longtail.learners.updates import ANEW, MoreRows, patterns_of, reluctance_of, shares_of, steps_of, with_stand_ins
-from longtail.weighting import Costs, Weighting, get_weighting
+from longtail.learners.linear.problem import SolverSettings, bias_start, solve
+from longtail.learners.updates import (
+    REFIT_SHARE,
+    UpdateBatch,
+    patterns_of,
+    reluctance_of,
+    shares_of,
+    steps_of,
+    with_stand_ins,
+)
+from longtail.runtime.pool import StopFlag, run_blocks
+from longtail.weighting import Costs, get_weighting
 
 if TYPE_CHECKING:
     from longtail.learners.label_trees.label_tree import LabelTree
 
-Float32 = npt.NDArray[np.float32]
-
-_ANEW_NODES = 0.05  # sooner than a label: what a node turns away, none of its labels can find again
+_RETRAINED_NODES = 0.05  # lower than REFIT_SHARE for labels: what a node rejects is lost to all labels under it
 
 
-class _Job(NamedTuple):
-    """One block on its way: its number, depth and node, and how far each lane goes."""
+def updated_trees(learner: LabelTree, more: UpdateBatch) -> tuple[LabelForest, ChunkWeights]:
+    """Trees of a learner, and their weights, after an update with more rows.
 
-    number: int
-    depth: int
-    node: int
-    steps: Float32
-
-
-def updated_trees(learner: LabelTree, more: MoreRows) -> tuple[LabelForest, ChunkWeights]:
-    """Trees of a learner, and their weights, after it has seen more rows.
-
-    Labels whose last row was taken away leave. New ones join the leaves where their rows belong. Where all rows are
-    there, they are trained on these, and so are nodes and labels of which much is new; the others follow the new rows.
+    Labels without rows are removed. New ones are inserted into the leaves where their rows belong. If all rows are
+    given, new labels, and nodes and labels with many changes, are retrained on them; the others move toward the new
+    rows.
     """
     claimed, search = learner.predict(more.X), learner._search
-    settings, weighting, threads = learner._settings(), get_weighting(learner.weighting), thread_count(learner.threads)
     gone = search.forest.labels_[more.label_counts[search.forest.labels_] == 0]
     if len(gone):
         forest, weights = without_labels(search.forest, search.weights, gone)
         search = replace(search, forest=forest, weights=weights)
     joining = np.setdiff1d(np.flatnonzero(more.label_counts), search.forest.labels_).astype(np.int32)
     if len(joining):
-        has_all = more.earlier is not None
-        if has_all:
-            X, Y = more.of_labels(joining, own=True).all_rows  # a label that was forgotten may be in earlier rows alone
-        else:
-            X, Y = with_stand_ins(more.of_labels(joining, own=False), patterns_of(label_rows(search.weights)))
-        forest, weights = insert_labels(
-            search, settings, X, Y, learner._scales(X), weighting, beam=learner.beam, threads=threads,
-            memory_limit=learner.memory_limit, ids=joining, train=not has_all,
-        )  # fmt: skip
+        forest, weights = _with_new_labels(learner, search, more, joining)
         search = replace(search, forest=forest, weights=weights)
     search = replace(search, n_labels=more.n_labels)
-    retraining = None
-    if more.earlier is not None:
-        X, Y = more.all_rows
-        precision = search.weights.precision
-        trainer = NodeTrainer(settings, X, Y, learner._scales(X), search.forest, weighting, precision, threads)
-        retraining = NodeRetraining(search, trainer, int(learner.negatives), learner.memory_limit)
-    updating = NodeUpdating(
-        search, settings, more, joining, learner._scales(more.X), weighting, claimed, int(learner.negatives), threads,
-        retraining,
-    )  # fmt: skip
+    updating = NodeUpdating(learner, search, more, joining, claimed)
     return search.forest, updating.updated()
+
+
+def _with_new_labels(
+    learner: LabelTree, search: TreeSearch, more: UpdateBatch, joining: Int32
+) -> tuple[LabelForest, ChunkWeights]:
+    """Insert labels; without the earlier rows they are trained at once, among prototypes of the old labels."""
+    has_all = more.earlier is not None
+    if has_all:
+        X, Y = more.of_labels(joining, own=True).all_rows  # earlier rows too: a removed label may come back
+    else:
+        X, Y = with_stand_ins(
+            more.of_labels(joining, own=False),
+            patterns_of(label_rows(search.weights.blocks(), search.weights.n_features_)),
+        )
+    return insert_labels(
+        search, learner._settings(), X, Y, learner._scales(X), get_weighting(learner.weighting), beam=learner.beam,
+        ids=joining, train=not has_all,
+    )  # fmt: skip
+
+
+class _Job(NamedTuple):
+    """One block to update: its number and node, and the step size of each lane."""
+
+    number: int
+    node: int
+    steps: Float32
 
 
 @dataclass
 class NodeUpdating:
-    """Classifiers of the nodes of fitted trees, on their way to more rows.
+    """Updates the classifiers of all nodes, level by level.
 
-    Parameters
-    ----------
-    search : TreeSearch
-        The trees as they are.
-    settings : Settings
-    more : MoreRows
-    joined : ndarray of int32
-        Labels that have just joined: they are trained where there is `retraining`, and else stay as they are.
-    scales : ndarray of float64
-        Factors of the new rows.
-    weighting : Weighting
-    claimed : csr_array
-        What the trees decide on the new rows.
-    negatives : int
-        See `LabelTree`.
-    threads : int
-    retraining : NodeRetraining, optional
-        Trains members anew of which much is new, where all rows are there.
+    `search` has the trees before the update, with the new labels in place. These, `joined`, are retrained where all
+    rows are given, and unchanged otherwise. `claimed` are the decisions of the trees on the new rows.
     """
 
+    learner: LabelTree
     search: TreeSearch
-    settings: Settings
-    more: MoreRows
-    joined: npt.NDArray[np.int32]
-    scales: npt.NDArray[np.float64]
-    weighting: Weighting
+    more: UpdateBatch
+    joined: Int32
     claimed: sp.csr_array
-    negatives: int
-    threads: int
-    retraining: NodeRetraining | None = None
+
+    def __post_init__(self) -> None:
+        learner, more = self.learner, self.more
+        self.weighting = get_weighting(learner.weighting)
+        self.negatives = int(learner.n_hard_negatives)
+        self.share = reluctance_of(more)
+        settings = learner._settings()
+        self.costs = self.weighting.costs(more.label_counts, more.n_rows)
+        self.trainer = self._trainer(replace(settings, bias=settings.bias * self.share), more.X, more.Y, self.costs)
+        self.retrainer = None if more.earlier is None else self._trainer(settings, *more.all_rows, None)
+
+    def _trainer(self, settings: SolverSettings, X: sp.csr_array, Y: sp.csr_array, costs: Costs | None) -> NodeTrainer:
+        forest, precision = self.search.forest, self.search.weights.precision
+        scales = self.learner._scales(X)
+        return NodeTrainer(settings, X, Y, scales, forest, self.weighting, precision, costs)
 
     def updated(self) -> ChunkWeights:
-        """Weights after the update; blocks that are told nothing new stay as they are."""
-        search, more = self.search, self.more
-        forest, weights, share = search.forest, search.weights, reluctance_of(more)
-        costs = self.weighting.costs(more.label_counts, more.n_rows)
-        settings = replace(self.settings, bias=self.settings.bias * share)
-        trainer = NodeTrainer(
-            settings, more.X, more.Y, self.scales, forest, self.weighting, weights.precision, self.threads, costs
-        )
-        node_of_block = weights.nodes_of_blocks
-        blocks = list(weights.blocks())
+        """Weights after the update; blocks that the new rows do not affect stay unchanged."""
+        search, more, retrainer = self.search, self.more, self.retrainer
+        forest, weights = search.forest, search.weights
+        node_of_block, blocks = weights.nodes_of_blocks, list(weights.blocks())
         changed = shares_of(more.changed(self.claimed), more.label_counts)
-        changed[self.joined] = 0 if self.retraining is None else 1
+        changed[self.joined] = 0 if retrainer is None else 1
         for depth in range(forest.n_levels):
             first, last = forest.level_starts[depth : depth + 2]
-            of_nodes, node_costs = self._below(depth)
+            of_nodes, node_costs = self._nodes_below(depth)
             shares = np.concatenate([of_nodes, changed])
-            sooner = np.concatenate([np.full(len(of_nodes), _ANEW_NODES), np.full(len(changed), ANEW)])
-            is_anew = (shares >= sooner) & (self.retraining is not None)
-            jobs, anew = [], []
+            thresholds = np.concatenate([np.full(len(of_nodes), _RETRAINED_NODES), np.full(len(changed), REFIT_SHARE)])
+            is_retrained = (shares >= thresholds) & (retrainer is not None)
+            jobs, retrained = [], []
             for number in np.flatnonzero((node_of_block >= first) & (node_of_block < last)).tolist():
                 node, columns = int(node_of_block[number]), self._columns(depth, blocks[number])
                 steps = np.zeros(LANES, np.float32)
                 if more.X.shape[0]:
-                    steps[: len(columns)] = np.where(is_anew[columns], 0, steps_of(shares[columns]))
+                    steps[: len(columns)] = np.where(is_retrained[columns], 0, steps_of(shares[columns]))
                 if steps.any():
-                    jobs.append(_Job(number, depth, node, steps))
-                lanes = np.flatnonzero(is_anew[columns])
+                    jobs.append(_Job(number, node, steps))
+                lanes = np.flatnonzero(is_retrained[columns])
                 if len(lanes):
-                    anew.append(NodeMembers(number, node, blocks[number].members[lanes], columns[lanes]))
-            if jobs:
-                level = trainer.level(depth, self._sent(depth))
-                level = level._replace(
-                    costs=Costs(
-                        np.concatenate([node_costs.positive, costs.positive]),
-                        np.concatenate([node_costs.negative, costs.negative]),
-                    )
-                )
-                for job, solved in zip(jobs, self._solved(trainer, level, jobs, blocks, share), strict=True):
-                    blocks[job.number] = solved
-                trainer.release()
-            if self.retraining is not None:
-                self.retraining.retrain(depth, anew, blocks)
-        with BlockSpool() as spool:
-            for block in blocks:
-                spool.append(block)
-            numbers = np.arange(len(blocks))
-            return ChunkWeights.assemble(spool, numbers, weights.block_starts_, weights.precision, weights.n_features_)
+                    retrained.append(NodeMembers(number, node, blocks[number].members[lanes], columns[lanes]))
+            self._move(depth, jobs, joined_costs(node_costs, self.costs), blocks)
+            if retrainer is not None:
+                self._retrain(retrainer, depth, retrained, blocks)
+        return ChunkWeights.of_blocks(blocks, weights.block_starts_, weights.precision, weights.n_features_)
 
-    def _below(self, depth: int) -> tuple[npt.NDArray[np.float64], Costs]:
-        """Of the nodes under level `depth`: which share of their rows is new, and their costs.
+    def _nodes_below(self, depth: int) -> tuple[Float64, Costs]:
+        """Share of new rows of each node under level `depth`, and the costs of these nodes.
 
-        The earlier rows of a node are not known; there are no more than its labels have together, nor than all.
+        The number of earlier rows of a node is estimated as the sum over its labels, at most all rows.
         """
         forest, more = self.search.forest, self.more
         starts = forest.level_starts
@@ -176,45 +154,46 @@ class NodeUpdating:
         members = forest.members(more.n_labels, int(starts[depth + 1]), int(starts[depth + 2]))
         total = np.minimum(members.T @ more.label_counts, more.n_rows).astype(np.int64)
         claimed = sp.csr_array((self.claimed.data, self.claimed.indices, self.claimed.indptr), shape=more.Y.shape)
-        told = sp.csr_array((more.Y + claimed) @ members)
-        changed = np.bincount(told.indices, minlength=len(total))
+        affected = sp.csr_array((more.Y + claimed) @ members)
+        changed = np.bincount(affected.indices, minlength=len(total))
         return shares_of(changed, total), self.weighting.costs(total, more.n_rows)
 
-    def _sent(self, depth: int) -> sp.csr_array | None:
-        """Which new rows the trees send to the nodes of a level; all to the roots."""
-        if not self.negatives:
-            return None
-        return self.search.sent(self.more.X, self.scales, depth, self.negatives, self.threads)
-
-    def _columns(self, depth: int, block: EncodedBlock) -> npt.NDArray[np.int64]:
+    def _columns(self, depth: int, block: EncodedBlock) -> Int64:
         """Columns of a block's members in their level: nodes of the level below first, then all labels."""
         starts = self.search.forest.level_starts
         n_below = int(starts[depth + 2] - starts[depth + 1]) if depth + 2 < len(starts) else 0
         members = block.members[block.members != -1].astype(np.int64)
-        columns: npt.NDArray[np.int64] = np.where(members >= 0, n_below + members, -2 - members - starts[depth + 1])
+        columns: Int64 = np.where(members >= 0, n_below + members, -2 - members - starts[depth + 1])
         return columns
 
-    def _solved(
-        self, trainer: NodeTrainer, level: Level, jobs: list[_Job], blocks: list[EncodedBlock], share: float
-    ) -> Iterator[EncodedBlock]:
-        return run_blocks(
-            lambda job, stop: self._solve(trainer, level, job, blocks[job.number], share, stop),
-            jobs,
-            threads=self.threads,
-            description="updating nodes",
-        )
+    def _move(self, depth: int, jobs: list[_Job], costs: Costs, blocks: list[EncodedBlock]) -> None:
+        """Move blocks of one level toward the new rows."""
+        if not jobs:
+            return
+        trainer, candidates = self.trainer, None
+        if self.negatives:
+            candidates = self.search.sent(trainer.X, trainer.scales, depth, self.negatives)
+        level = trainer.level(depth, candidates)._replace(costs=costs)
 
-    def _solve(
-        self, trainer: NodeTrainer, level: Level, job: _Job, block: EncodedBlock, share: float, stop: StopFlag
+        def move(job: _Job, stop: StopFlag) -> EncodedBlock:
+            with trainer.scratch() as scratch:
+                return self._moved(level, job, depth, blocks[job.number], scratch, stop)
+
+        moved = run_blocks(move, jobs, description="updating nodes")
+        for job, block in zip(jobs, moved, strict=True):
+            blocks[job.number] = block
+        trainer.spare.clear()
+
+    def _moved(
+        self, level: LevelProblem, job: _Job, depth: int, block: EncodedBlock, scratch: Scratch, stop: StopFlag
     ) -> EncodedBlock:
-        """Solve a block for the new rows of its node, from where it stands, and go part of the way."""
-        settings, columns = trainer.settings, self._columns(job.depth, block)
-        n_lanes, n_features = len(columns), int(self.more.X.shape[1])
-        scratch = trainer.scratch()
+        """Solve a block for the new rows of its node, regularised toward its weights, and move part of the way."""
+        trainer, share = self.trainer, np.float32(self.share)
+        columns = self._columns(depth, block)
+        settings, n_lanes, n_features = trainer.settings, len(columns), int(self.more.X.shape[1])
         chosen, rows, features, positives = trainer.rows_of(level, job.node, columns, scratch)
         if not len(chosen):
-            trainer.give_back(scratch)
-            return block  # what is new is a label that earlier rows have lost
+            return block  # only earlier rows have changed
         counts = level.member_starts[columns + 1] - level.member_starts[columns]
         place = np.full(n_features, -1, np.int64)
         place[features] = np.arange(len(features))
@@ -224,16 +203,53 @@ class NodeUpdating:
         memory.weights[:] = 0
         memory.weights[inside[inside >= 0]] = old[inside >= 0]
         memory.bias_weights[:] = bias_start(settings, counts, len(chosen))
-        memory.bias_weights[:n_lanes] = before = block.bias[:n_lanes] / np.float32(share)
-        problem = make_problem(settings, rows, positives, lane_costs(settings, level.costs.take(columns)))
-        solve_block(rows, problem, memory, random_state(settings, job.number), stop)
+        memory.bias_weights[:n_lanes] = before = block.bias[:n_lanes] / share
+        solve(settings, job.number, rows, positives, level.costs.take(columns), memory, stop)
         moved = np.concatenate([memory.weights * job.steps, old[inside < 0]])
         moved[inside[inside >= 0]] += (1 - job.steps) * old[inside >= 0]
-        moved[np.abs(moved) < settings.prune_below * job.steps] = 0  # what a short step brings is small
+        moved[np.abs(moved) < settings.prune_below * job.steps] = 0  # pruned in proportion to the step
         bias = np.zeros(LANES, np.float32)
         bias[:n_lanes] = before + job.steps[:n_lanes] * (memory.bias_weights[:n_lanes] - before)
-        trainer.give_back(scratch)
         return EncodedBlock.encoded(
-            moved, bias * np.float32(share), np.concatenate([features, old_features[inside < 0]]).astype(np.int32),
+            moved, bias * share, np.concatenate([features, old_features[inside < 0]]).astype(np.int32),
             block.members[:n_lanes], SMALLEST, self.search.weights.precision, n_features,
         )  # fmt: skip
+
+    def _retrain(self, trainer: NodeTrainer, depth: int, some: list[NodeMembers], blocks: list[EncodedBlock]) -> None:
+        """Retrain members of nodes of one level on all rows that their nodes have now, and replace them in `blocks`.
+
+        Members of one node are trained together: a block of 64 takes little longer than one of a few.
+        """
+        if not some:
+            return
+        candidates = None
+        if self.negatives:
+            old = self.search.weights
+            done = int(old.block_starts_[self.search.forest.level_starts[depth]])
+            starts = np.minimum(old.block_starts_, done)
+            above = ChunkWeights.of_blocks(blocks[:done], starts, old.precision, old.n_features_)
+            search = replace(self.search, weights=above)
+            candidates = search.sent(trainer.X, trainer.scales, depth, self.negatives)
+        level = trainer.level(depth, candidates)
+        threads = affordable_threads(trainer, level)
+        has_rows = np.diff(level.row_starts) > 0
+        together = list(trained_together([part for part in some if has_rows[part.node - level.first]]))
+        solved = trainer.train_members(depth, level, [whole for whole, _ in together], threads)
+        for (_, origins), block in zip(together, solved, strict=True):
+            for number, lanes in origins:
+                blocks[number] = with_lanes(blocks[number], block, lanes, trainer.precision, int(trainer.X.shape[1]))
+
+
+def trained_together(some: list[NodeMembers]) -> Iterator[tuple[NodeMembers, list[tuple[int, Int64]]]]:
+    """Join members of the same node in blocks of up to 64; also the original block of each lane."""
+    of_node: dict[int, list[NodeMembers]] = {}
+    for part in some:
+        of_node.setdefault(part.node, []).append(part)
+    for node, parts in sorted(of_node.items()):
+        members = np.concatenate([part.members for part in parts])
+        columns = np.concatenate([part.columns for part in parts])
+        numbers = np.repeat([part.number for part in parts], [len(part.members) for part in parts])
+        for at in range(0, len(members), LANES):
+            cut = slice(at, at + LANES)
+            origins = [(number, np.flatnonzero(numbers[cut] == number)) for number in np.unique(numbers[cut]).tolist()]
+            yield NodeMembers(parts[0].number, node, members[cut], columns[cut]), origins

@@ -1,4 +1,4 @@
-"""Linear learners: one classifier a label."""
+"""Linear learners: one classifier per label (DiSMEC and its weighted forms)."""
 
 from longtail.learners.linear.one_vs_rest import OneVsRest
 from longtail.learners.linear.weights import BlockWeights

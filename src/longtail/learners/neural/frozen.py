@@ -1,4 +1,4 @@
-"""What frozen layers make of the rows, kept: they run once instead of in every pass."""
+"""Cached output of frozen layers: they run once instead of in every epoch."""
 
 from __future__ import annotations
 
@@ -9,34 +9,25 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from longtail.engine.pool import in_chunks
 from longtail.errors import ParameterError
+from longtail.kernels.types import Int64
 from longtail.learners.neural.batches import TokenRows, by_length
 from longtail.learners.neural.modules.encoder import Below, EncoderModule
+from longtail.runtime.pool import in_chunks
 
-Int64 = npt.NDArray[np.int64]
 Float16 = npt.NDArray[np.float16]
 
 _AT_ONCE = 32  # rows
 
 
 class FrozenStates:
-    """What the frozen layers of an encoder make of all rows, in numbers of sixteen bits.
+    """Output of the frozen layers of an encoder for all rows, as float16 in a temporary file.
 
-    They are in a file that goes with the process. Rows run in batches that depend on nothing but their lengths, so the
-    numbers are the same each time.
-
-    Parameters
-    ----------
-    encoder : EncoderModule
-        Parted, on a CPU.
-    rows : TokenRows
-    threads : int
-    use_half : bool
-        Whether matrix products are those of bfloat16.
+    Batches depend on the lengths of the rows alone, so the values are the same each time. The encoder must be on a CPU
+    and have `is_split`; with `use_half`, matrix products are computed in bfloat16.
     """
 
-    def __init__(self, encoder: EncoderModule, rows: TokenRows, threads: int, use_half: bool = False) -> None:
+    def __init__(self, encoder: EncoderModule, rows: TokenRows, use_half: bool = False) -> None:
         self._lengths = np.maximum(rows.lengths, 1)
         self._begins = np.concatenate([np.zeros(1, np.int64), np.cumsum(self._lengths)])
         n_tokens, width = int(self._begins[-1]), encoder.width
@@ -58,10 +49,10 @@ class FrozenStates:
                     self._states[self._places(chosen)] = found.states[mask].half().numpy()
                     self._marks[chosen] = found.marks.half().numpy()
 
-        in_chunks(run, len(batches), 1, threads, "running the frozen layers")
+        in_chunks(run, len(batches), 1, "running the frozen layers")
 
     def batch(self, rows: Int64) -> Below:
-        """States of some rows, filled up on the right."""
+        """Return the states of some rows, padded on the right."""
         lengths = self._lengths[rows]
         inside = np.arange(int(lengths.max()))[None] < lengths[:, None]
         states = np.zeros((*inside.shape, self._states.shape[1]), np.float32)
@@ -69,11 +60,11 @@ class FrozenStates:
         return Below(torch.from_numpy(states), torch.from_numpy(self._marks[rows].astype(np.float32)))
 
     def close(self) -> None:
-        """Let the file go."""
+        """Delete the file."""
         self._file.close()
 
     def _places(self, rows: Int64) -> Int64:
-        """Places of the tokens of some rows, row by row."""
+        """Positions of the tokens of some rows in the file."""
         lengths = self._lengths[rows]
         within = np.arange(int(lengths.sum())) - np.repeat(np.cumsum(lengths) - lengths, lengths)
         return np.asarray(np.repeat(self._begins[rows], lengths) + within)

@@ -1,4 +1,4 @@
-"""What levels of a tree have to do with each other: truths, proposals, and parameters that are passed on."""
+"""Data passed between the levels of a tree: true labels, proposals and parameters."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from longtail.engine.topk import TopK
 from longtail.learners.neural.heads import Level
-from longtail.metrics.hits import are_true
+from longtail.metrics.ranking import are_true
+from longtail.topk import TopK
 
 
 def recall_of(top: TopK, Y: sp.csr_array) -> float:
-    """Share of the true labels of each row that a ranking holds at all, the mean over rows with labels."""
+    """Return the share of a row's true labels in a ranking, averaged over rows with labels."""
     counts = np.diff(Y.indptr)
-    hits = (are_true(top, Y) & (top.labels >= 0)).sum(axis=1)
+    hits = (are_true(top.labels, Y) & (top.labels >= 0)).sum(axis=1)
     has_any = counts > 0
     return float((hits[has_any] / counts[has_any]).mean()) if has_any.any() else 1.0
 
 
 def truths_of(levels: list[Level], truth: sp.csr_array) -> list[sp.csr_array]:
-    """Labels of rows held out at every level, from those at the last."""
+    """Return the true labels of held-out rows at every level, from those at the last."""
     found = [truth]
     for level in reversed(levels[1:]):
         children: Any = level.children
@@ -40,7 +40,7 @@ def truths_of(levels: list[Level], truth: sp.csr_array) -> list[sp.csr_array]:
 
 
 def parents_first(Y: sp.csr_array) -> Callable[[TopK], TopK]:
-    """Put the true labels of each row before those that were found: a network below learns from them in any case."""
+    """Return a function that puts missing true labels into a ranking, so that the level below is trained on them."""
 
     def replaced(top: TopK) -> TopK:
         labels, scores = top.labels.copy(), top.scores.copy()
@@ -56,7 +56,7 @@ def parents_first(Y: sp.csr_array) -> Callable[[TopK], TopK]:
 
 
 def shared_parameters(head: Any, above: Any) -> list[tuple[Any, Any]]:
-    """Parameters of two heads that have the same name and shape, labels' own aside."""
+    """Return pairs of parameters of two heads with the same name and shape, except for those of labels."""
     from torch import nn
 
     others = dict(above.named_parameters())

@@ -1,133 +1,164 @@
-"""Neural learners over texts: an encoder, a head that scores labels, and a loss, trained together."""
+"""The neural learner over texts: an encoder, a head that scores labels, and a loss, trained end to end."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import astuple
-from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, get_args
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 
-from longtail.engine.augmentation import Augmentation, with_copies
-from longtail.engine.checkpoint import Checkpoint
-from longtail.engine.memory import check_room, parse_memory, resident_memory
-from longtail.engine.pool import thread_count
-from longtail.engine.portable import current_engine
-from longtail.engine.progress import show_progress
-from longtail.engine.tensors import Tensors
-from longtail.engine.topk import TopK
-from longtail.errors import InputError, MissingExtraError, ParameterError
-from longtail.learners.checks import check_shares, check_whole
-from longtail.learners.estimate import Estimate
+from longtail.config import thread_count
+from longtail.errors import InputError, ParameterError
+from longtail.kernels.augmentation import Augmentation, with_copies
+from longtail.kernels.types import Array
+from longtail.learners.cost import TrainingCost
 from longtail.learners.held_out import split_rows
-from longtail.learners.linear.training import digest_of
-from longtail.learners.links import fit_link
 from longtail.learners.neural.batches import TokenRows
+from longtail.learners.neural.device import check_device
 from longtail.learners.neural.encoders import Encoder
-from longtail.learners.neural.heads import Costing, Head, Level
+from longtail.learners.neural.heads import Head, LabelCosts, Level
 from longtail.learners.neural.levels import parents_first, recall_of, shared_parameters, truths_of
 from longtail.learners.neural.neural_ranker import NeuralRanker
+from longtail.learners.platt import fit_platt
+from longtail.learners.rows import digest_of
+from longtail.learners.training.averaging import RunningAverage, Weights
+from longtail.learners.training.fit import Schedule, fit, time_steps
 from longtail.metrics import evaluate
-from longtail.propensity.base import is_number
+from longtail.runtime.library_threads import require_torch
+from longtail.runtime.memory import check_room, resident_memory
+from longtail.runtime.progress import show_progress
+from longtail.runtime.task import current_engine
+from longtail.runtime.tensors import Tensors
+from longtail.topk import TopK
+from longtail.validation import SEED, Boolean, Constraint, Integer, Number, OneOf, Optional
 from longtail.weighting import Weighting, get_weighting
 
 if TYPE_CHECKING:
     from longtail.learners.neural.modules.network import Network
-    from longtail.learners.neural.parallel import Place
+    from longtail.learners.neural.parallel import ProcessGroup
     from longtail.learners.neural.ranking import Stack
-    from longtail.learners.neural.training import Proposed, Settings
+    from longtail.learners.neural.training import Proposed
 
 LossName = Literal["bce", "grank", "margin", "negative-mining"]
 Precision = Literal["float32", "bfloat16"]
 
-_JUDGED_ROWS, _LINK_PLACES, _LEAST_SLOPE = 2000, 50, 0.01
+_CALIBRATION_ROWS, _CALIBRATION_CUTOFF, _LEAST_SLOPE = 2000, 50, 0.01
 _PILOT_STEPS = 4
-_COPIES = 5  # weights, gradients, their means and squares, and the best weights so far
+_COPIES = 5  # weights, gradients, first and second moments, and the best weights so far
+
+
+class _LevelRows(NamedTuple):
+    """Rows with their labels at a level of the tree, and what the level above proposes for them."""
+
+    tokens: TokenRows
+    Y: sp.csr_array
+    proposed: Proposed | None = None
 
 
 class NeuralClassifier(NeuralRanker):
     """Encode texts and score labels with networks that are trained end to end.
 
-    Takes rows of tokens, as `Tokens` makes them of texts: inside of a `TextLearner`, which makes them by itself, it
-    takes texts. Training and prediction need torch (``pip install 'longtail[neural]'``). Scores are log-odds.
+    Takes rows of tokens from `Tokens`, or texts inside of a `TextLearner`. Training and prediction need torch
+    (``pip install 'longtail[neural]'``). Scores are log-odds.
 
     Parameters
     ----------
     encoder : Encoder, optional
-        `Pretrained`, `BiLSTM`, `CNN` or `WordBag`; ``Pretrained("minilm")`` when left out.
+        `Pretrained`, `BiLSTM`, `CNN` or `WordBag`; by default ``Pretrained("minilm")``.
     head : Head, optional
-        `RankingHead`, `AttentionHead` or `AdaptiveHead`; ``RankingHead()`` when left out.
+        `RankingHead`, `AttentionHead` or `AdaptiveHead`; by default ``RankingHead()``.
     loss : {"bce", "grank", "margin", "negative-mining"}
-        Each label on its own; the true labels against the others as groups, of X-GRank; and the margin losses of GLaS.
+        Binary cross-entropy of each label; the group-wise ranking loss of X-GRank; or the margin losses of GLaS.
     weighting : Weighting or str, optional
-        Per-label costs, for instance ``PW()`` or ``"pw-cb"``, scaled so that their mean is 1; in each cluster of
-        `AdaptiveHead` it is the number of clusters. Clusters of labels have costs of their own, from their own counts.
+        Per-label costs, for instance ``PW()`` or ``"pw-cb"``, scaled to mean 1, or in each cluster of `AdaptiveHead`
+        to the number of clusters. Clusters of labels have costs from their own counts.
     row_power : float
-        A row counts as its number of labels to this power: with 0 all rows count the same, with 1 a row with nine
-        labels counts as nine rows with one.
+        The loss of a row is weighted by its number of labels to this power.
     label_texts : sequence of str, optional
-        A text for each label, for the heads that use them.
-    passes : int
-        Most passes over the rows.
-    batch : int
-        Rows of a step.
-    at_once : int, optional
-        Rows that are worked on at once, by one thread; a step adds up their gradients. 16 on a CPU and all of a step's
-        rows on a GPU when left out.
-    rate, head_rate : float
-        Highest rates of the encoder and of the head.
+        A text per label, for heads that use them.
+    epochs : int
+        Maximum number of epochs.
+    batch_size : int
+        Rows per step.
+    micro_batch_size : int, optional
+        Rows per forward pass, of which a step adds up the gradients; by default 16 on a CPU, one micro-batch per
+        thread, and `batch_size` on a GPU.
+    learning_rate, head_learning_rate : float
+        Highest learning rates of the encoder and of the head.
     layer_decay : float
-        Each layer of the encoder has the rate of the one above times this.
+        The learning rate of each layer of the encoder is that of the layer above times this.
     weight_decay : float
-    warm_up : float
-        Share of the steps over which the rates rise; they fall to 0 over the others.
-    clip : float
-        Longest gradient of a step.
-    held_out : float
-        Share of the rows that are not trained on, by which weights are chosen and scores become log-odds; where they
-        would be fewer than 20, none, and 2,000 at most.
-    checks : int
-        Looks at these rows in a pass.
+    warmup_fraction : float
+        Share of the steps in which learning rates rise from 0; they fall to 0 in the others.
+    max_grad_norm : float
+        Gradients are clipped to this norm.
+    validation_fraction : float
+        Share of the rows held out for early stopping and Platt scaling; none if there would be fewer than 20, and at
+        most 2,000 rows.
+    evals_per_epoch : int
+        Evaluations on these rows per epoch.
     patience : int
-        Checks without progress after which training ends.
+        Evaluations without progress until training stops early.
     average_from : float
-        Share of the passes after which weights are averaged over all checks to come (stochastic weight averaging); 1
-        for never.
+        Share of the epochs after which weights are averaged over all later evaluations (stochastic weight averaging);
+        1 for never.
     keep_frozen : bool
-        Whether the encoder's frozen layers run once over all rows, on a CPU, with the results in a temporary file of
-        2 bytes x tokens x width, instead of in every pass.
+        Whether frozen layers of the encoder run once over all rows instead of in every epoch, on a CPU, with their
+        output in a temporary file of 2 bytes x tokens x width.
     precision : {"float32", "bfloat16"}
-        Of the matrix products while training.
+        Of matrix products in training.
     device : str
-        "auto" for a GPU where there is one.
-    seed : int
-    threads : int, optional
-        Threads on a CPU, all cores by default; the result is the same for any number.
-    memory_limit : int or str, optional
-        Refuse to train where the process would hold more.
+        "auto" for a GPU if there is one.
+    random_state : int
+    n_jobs : int, optional
+        Threads on a CPU; the result is the same for any number.
 
     Attributes
     ----------
     history_ : dict of list
-        Of each check: loss, gradient_norm, rows_per_second, and held_out, which is nDCG@5.
+        Per evaluation: loss, gradient_norm, rows_per_second, and validation, which is nDCG@5.
     recall_ : float
-        Share of the true labels of rows held out that the retrieving stage, or the levels above the last, let through;
-        1 where there is none.
+        Share of the true labels of held-out rows that retrieval, or the levels above the last, pass on; 1 without such
+        stages.
 
     Examples
     --------
     >>> from longtail import TextLearner
     >>> from longtail.learners import CNN, NeuralClassifier
-    >>> learner = NeuralClassifier(encoder=CNN(filters=8, hidden=16), passes=20, rate=0.01, head_rate=0.01, held_out=0)
+    >>> learner = NeuralClassifier(
+    ...     encoder=CNN(n_filters=8, hidden_size=16), epochs=20, learning_rate=0.01, head_learning_rate=0.01,
+    ...     validation_fraction=0,
+    ... )
     >>> texts, Y = ["a red car", "a blue bus"] * 8, [[1, 0], [0, 1]] * 8
     >>> TextLearner(learner=learner).fit(texts, Y).predict_topk(["a red car"], k=1).labels
     array([[0]], dtype=int32)
     """
+
+    _constraints: ClassVar[Mapping[str, Constraint]] = {
+        "epochs": Integer(1),
+        "batch_size": Integer(1),
+        "micro_batch_size": Optional(Integer(1)),
+        "evals_per_epoch": Integer(1),
+        "patience": Integer(1),
+        "random_state": SEED,
+        "learning_rate": Number(above=0),
+        "head_learning_rate": Number(above=0),
+        "max_grad_norm": Number(above=0),
+        "layer_decay": Number(above=0),
+        "weight_decay": Number(low=0),
+        "warmup_fraction": Number(low=0, below=1),
+        "validation_fraction": Number(low=0, below=1),
+        "average_from": Number(low=0, high=1),
+        "row_power": Number(low=0, high=1),
+        "loss": OneOf(*get_args(LossName)),
+        "precision": OneOf(*get_args(Precision)),
+        "keep_frozen": Boolean(),
+    }
+
+    _gives_probabilities = True
 
     def __init__(
         self,
@@ -138,25 +169,24 @@ class NeuralClassifier(NeuralRanker):
         weighting: Weighting | str | None = None,
         row_power: float = 0.0,
         label_texts: Sequence[str] | None = None,
-        passes: int = 10,
-        batch: int = 32,
-        at_once: int | None = None,
-        rate: float = 1e-4,
-        head_rate: float = 1e-3,
+        epochs: int = 10,
+        batch_size: int = 32,
+        micro_batch_size: int | None = None,
+        learning_rate: float = 1e-4,
+        head_learning_rate: float = 1e-3,
         layer_decay: float = 1.0,
         weight_decay: float = 0.01,
-        warm_up: float = 0.1,
-        clip: float = 1.0,
-        held_out: float = 0.02,
-        checks: int = 1,
+        warmup_fraction: float = 0.1,
+        max_grad_norm: float = 1.0,
+        validation_fraction: float = 0.02,
+        evals_per_epoch: int = 1,
         patience: int = 5,
         average_from: float = 1.0,
         keep_frozen: bool = True,
         precision: Precision = "float32",
         device: str = "auto",
-        seed: int = 0,
-        threads: int | None = None,
-        memory_limit: int | str | None = None,
+        random_state: int = 0,
+        n_jobs: int | None = None,
     ) -> None:
         self.encoder = encoder
         self.head = head
@@ -164,80 +194,54 @@ class NeuralClassifier(NeuralRanker):
         self.weighting = weighting
         self.row_power = row_power
         self.label_texts = label_texts
-        self.passes = passes
-        self.batch = batch
-        self.at_once = at_once
-        self.rate = rate
-        self.head_rate = head_rate
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.micro_batch_size = micro_batch_size
+        self.learning_rate = learning_rate
+        self.head_learning_rate = head_learning_rate
         self.layer_decay = layer_decay
         self.weight_decay = weight_decay
-        self.warm_up = warm_up
-        self.clip = clip
-        self.held_out = held_out
-        self.checks = checks
+        self.warmup_fraction = warmup_fraction
+        self.max_grad_norm = max_grad_norm
+        self.validation_fraction = validation_fraction
+        self.evals_per_epoch = evals_per_epoch
         self.patience = patience
         self.average_from = average_from
         self.keep_frozen = keep_frozen
         self.precision = precision
         self.device = device
-        self.seed = seed
-        self.threads = threads
-        self.memory_limit = memory_limit
+        self.random_state = random_state
+        self.n_jobs = n_jobs
 
     def _check_parameters(self) -> None:
-        check_whole(self, passes=1, batch=1, checks=1, patience=1, seed=0)
-        if self.at_once is not None:
-            check_whole(self, at_once=1)
-        for name in ("rate", "head_rate", "clip", "layer_decay"):
-            value = getattr(self, name)
-            if not (is_number(value) and 0 < value < math.inf):
-                raise ParameterError(name, value, "must be a number above 0")
-        if not (is_number(self.weight_decay) and 0 <= self.weight_decay < math.inf):
-            raise ParameterError("weight_decay", self.weight_decay, "must be a number of at least 0")
-        check_shares(self, "warm_up", "held_out")
-        for name in ("average_from", "row_power"):
-            value = getattr(self, name)
-            if not (is_number(value) and 0 <= value <= 1):
-                raise ParameterError(name, value, "must be a number from 0 to 1")
+        super()._check_parameters()
         for name, kind in (("encoder", Encoder), ("head", Head)):
             if getattr(self, name) is not None and not isinstance(getattr(self, name), kind):
                 raise ParameterError(name, getattr(self, name), f"must be one of longtail's {name}s, or None")
-        _require_torch()
+        require_torch("A neural learner")
         encoder, head = self._parts()
         encoder._check_parameters()
         head._check_parameters()
-        if head.reads_places and not encoder.has_places:
+        if head.reads_states and not encoder.has_states:
             named = type(head).__name__
-            raise ParameterError("encoder", encoder, f"must have states of places, at which {named} looks: use BiLSTM")
-        if self.loss not in get_args(LossName):
-            raise ParameterError("loss", self.loss, f"must be one of {', '.join(get_args(LossName))}")
+            raise ParameterError("encoder", encoder, f"must have states of tokens, which {named} uses: use BiLSTM")
         if self.loss not in head.losses:
             listed = ", ".join(head.losses)
             raise ParameterError("loss", self.loss, f"must be {listed} with the head {type(head).__name__}")
-        if self.precision not in get_args(Precision):
-            raise ParameterError("precision", self.precision, f"must be one of {', '.join(get_args(Precision))}")
-        if not isinstance(self.keep_frozen, bool | np.bool_):
-            raise ParameterError("keep_frozen", self.keep_frozen, "must be True or False")
-        _check_device(self.device)
+        check_device(self.device)
         if self.label_texts is not None and (isinstance(self.label_texts, str) or not head.reads_texts):
             if not head.reads_texts:
                 raise ParameterError(
-                    "label_texts", f"{len(self.label_texts)} texts", "must be None: the head reads none"
+                    "label_texts", f"{len(self.label_texts)} texts", "must be None: the head uses none"
                 )
-            raise ParameterError("label_texts", self.label_texts, "must be a text for each label")
+            raise ParameterError("label_texts", self.label_texts, "must be a text per label")
         get_weighting(self.weighting)
-        thread_count(self.threads)
-        if self.memory_limit is not None:
-            parse_memory(self.memory_limit)
-
-    def _fit(self, X: sp.csr_array, Y: sp.csr_array) -> None:
-        self._train(X, Y, None)
 
     def _fit_augmented(self, X: sp.csr_array, Y: sp.csr_array, augmentation: Augmentation) -> None:
-        """Copy the rows that are trained on alone: a copy of a row that is held out would give it away."""
-        self._train(X, Y, augmentation)
+        """Copy training rows only: a copy of a held-out row would leak it."""
+        self._fit(X, Y, augmentation)
 
-    def _train(self, X: sp.csr_array, Y: sp.csr_array, augmentation: Augmentation | None) -> None:
+    def _fit(self, X: sp.csr_array, Y: sp.csr_array, augmentation: Augmentation | None = None) -> None:
         """Train here, or in all processes of a cluster."""
         self._check_label_texts(Y.shape[1])
         engine = current_engine()
@@ -247,77 +251,63 @@ class NeuralClassifier(NeuralRanker):
             self.__dict__.update(engine.together(self, "_trained", (X, Y, augmentation)))
 
     def _trained(self, X: sp.csr_array, Y: sp.csr_array, augmentation: Augmentation | None) -> dict[str, Any]:
-        """Train, and give what was learnt."""
+        """Train, and return the fitted attributes."""
         self._train_here(X, Y, augmentation)
         return {name: value for name, value in vars(self).items() if name.endswith("_")}
 
     def _train_here(self, X: sp.csr_array, Y: sp.csr_array, augmentation: Augmentation | None) -> None:
-        from longtail.engine.torch_threads import one_torch_thread
         from longtail.learners.neural.parallel import chosen_device, join
+        from longtail.runtime.library_threads import one_torch_thread
 
-        share = min(float(self.held_out), _JUDGED_ROWS / Y.shape[0])
-        chosen, held_out = split_rows(Y, self.label_counts_, share, int(self.seed))
+        share = min(float(self.validation_fraction), _CALIBRATION_ROWS / Y.shape[0])
+        chosen, held_out = split_rows(Y, self.label_counts_, share, int(self.random_state))
         trained, labels = X[chosen], Y[chosen]
         if augmentation is not None:
             trained, labels = with_copies(trained, labels, augmentation)
-        rows, others = TokenRows(trained), TokenRows(X[held_out])
-        device = chosen_device(self.device)
-        place = join(device)
+        train, others = _LevelRows(TokenRows(trained), labels), _LevelRows(TokenRows(X[held_out]), Y[held_out])
+        group = join(chosen_device(self.device))
         with one_torch_thread():
-            stack = self._train_levels(rows, labels, others, Y[held_out], place, X.shape[1], augmentation)
+            stack = self._train_levels(train, others, group, X.shape[1], augmentation)
             with show_progress(False):
-                judged = (others, Y[held_out]) if len(held_out) else (rows, labels)
-                self._link(stack, *judged)
+                known = others if len(held_out) else train
+                self._calibrate(stack, known.tokens, known.Y)
 
     def _train_levels(
         self,
-        rows: TokenRows,
-        Y: sp.csr_array,
-        others: TokenRows,
-        truth: sp.csr_array,
-        place: Place,
+        train: _LevelRows,
+        others: _LevelRows,
+        group: ProcessGroup,
         longest: int,
         augmentation: Augmentation | None,
     ) -> Stack:
-        """Train the networks one after the other, the highest level first; each begins with the encoder above it."""
+        """Train the networks in turn, the highest level first; each starts from the encoder above it."""
         from longtail.learners.neural.ranking import Stack, propose
 
         encoder, head = self._parts()
-        levels = head.levels(rows, Y, self.label_texts, int(self.seed), self.threads)
-        truths = truths_of(levels, truth)
+        levels = head.levels(train.tokens, train.Y, self.label_texts, int(self.random_state))
+        truths = truths_of(levels, others.Y)
         self.levels_, self.level_sizes_ = [level.arrays for level in levels], [level.n_labels for level in levels]
         children = [*(level.children for level in levels[1:]), None]
         self.history_, self.recall_, self.configs_, self.tensors_ = {}, 1.0, [], []
         networks: list[Network] = []
-        proposed: Proposed | None = None
-        proposed_others: Proposed | None = None
+        proposals, copies = head.proposals(), 0 if augmentation is None else augmentation.copies
         for number, level in enumerate(levels):
-            copies = 0 if augmentation is None else augmentation.copies
-            network = self._begin(encoder, head, level, rows, longest, networks, copies)
+            train, others = train._replace(Y=level.Y), others._replace(Y=truths[number])
+            network = self._begin(encoder, head, level, train.tokens, longest, networks, copies)
             networks.append(network)
-            history = self._train_level(
-                network,
-                rows,
-                level,
-                proposed,
-                others,
-                truths[number],
-                proposed_others,
-                place,
-                (number, longest, augmentation),
-            )
+            history = self._train_level(network, train, others, group, (number, longest, augmentation))
             for name, values in history.items():
                 self.history_.setdefault(name, []).extend(values)
             self.configs_.append(network.encoder.config)
             if number + 1 < len(levels):
-                below = children[number]
-                own = parents_first(level.Y)
-                proposals = head.proposals()
+                below, own = children[number], parents_first(level.Y)
                 with show_progress(False):
-                    proposed_others = propose(network, below, others, proposals, proposed_others, self.threads)
-                    proposed = propose(network, below, rows, proposals, proposed, self.threads, own)
+                    others, train = (
+                        rows._replace(proposed=propose(network, below, rows.tokens, proposals, rows.proposed, replace))
+                        for rows, replace in ((others, None), (train, own))
+                    )
         self.tensors_, self.precision_ = [_tensors(network) for network in networks], "float32"
-        return Stack(networks, children, head.proposals())
+        return Stack(networks, children, proposals)
 
     def _begin(
         self,
@@ -335,84 +325,74 @@ class NeuralClassifier(NeuralRanker):
         from longtail.learners.neural.parallel import chosen_device
 
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(int(self.seed))
+            torch.manual_seed(int(self.random_state))
             body = encoder.build(rows, longest)
-            costing = Costing(get_weighting(self.weighting), self.n_rows_, copies)
-            network = Network(body, head.build(level, body, self.loss, costing), float(self.row_power))
+            label_costs = LabelCosts(get_weighting(self.weighting), self.n_rows_, copies)
+            network = Network(body, head.build(level, body, self.loss, label_costs), float(self.row_power))
         if above:
             body.load_state_dict(above[-1].encoder.state_dict())
             for own, other in shared_parameters(network.head, above[-1].head):
                 own.data.copy_(other.data)
         size = 4 * sum(parameter.numel() for parameter in network.parameters())
-        check_room(self.memory_limit, _COPIES * size, "training", "dimensions, or a smaller encoder")
+        check_room(_COPIES * size, "training", "dimensions, or a smaller encoder")
         return network.to(chosen_device(self.device))
 
     def _train_level(
         self,
         network: Network,
-        rows: TokenRows,
-        level: Level,
-        proposed: Proposed | None,
-        others: TokenRows,
-        truth: sp.csr_array,
-        proposed_others: Proposed | None,
-        place: Place,
+        train: _LevelRows,
+        others: _LevelRows,
+        group: ProcessGroup,
         described: tuple[object, ...],
     ) -> dict[str, list[float]]:
-        from longtail.learners.neural.fitting import Plan, fit_network
+        from longtail.learners.neural.parallel import GroupCheckpoint
         from longtail.learners.neural.ranking import rank_level
-        from longtail.learners.neural.training import Trainer
+        from longtail.learners.neural.training import TrainableNetwork
 
-        trainer = Trainer(network, rows, level.Y, proposed, self._settings(), thread_count(self.threads), place)
-        known = np.bincount(level.Y.indices, minlength=level.n_labels) > 0
+        model = TrainableNetwork(network, *train, self, group)
+        known = np.bincount(train.Y.indices, minlength=train.Y.shape[1]) > 0
 
-        def measure() -> float:
-            with show_progress(False):
-                top = rank_level(network, others, 5, known, proposed_others, self.threads)
-            return evaluate(top, truth, ks=(5,))["nDCG@5"]
+        def evaluate_weights(weights: Weights) -> float:
+            now = model.weights()
+            try:
+                model.load_weights(weights)
+                with show_progress(False):
+                    top = rank_level(network, others.tokens, 5, known, others.proposed)
+                return group.first([evaluate(top, others.Y, ks=(5,))["nDCG@5"]])[0]
+            finally:
+                model.load_weights(now)
 
-        settings = (astuple(trainer.settings), self.held_out, self.checks, self.patience, self.average_from, self.loss)
+        left_out = ("encoder", "head", "label_texts", "weighting", "device", "n_jobs")  # as arrays, or irrelevant
+        params = {name: value for name, value in self.get_params(deep=False).items() if name not in left_out}
         parts = [sorted(part.get_params().items()) for part in self._parts()]
-        beginning = (_numpy(part) for part in (*network.parameters(), *network.buffers()))
-        arrays = (rows._indptr, rows._ids, level.Y.indptr, level.Y.indices, *(part.reshape(-1) for part in beginning))
-        checkpoint = Checkpoint(
-            digest_of((settings, parts, described, level.n_labels, place.size), arrays), own=place.rank
-        )
-        plan = Plan(int(self.checks), int(self.patience), math.ceil(float(self.average_from) * int(self.passes)))
-        name = "training" if len(self.level_sizes_) == 1 else f"training level {described[0]}"
-        with closing(trainer):
-            return fit_network(trainer, measure if len(others) else None, checkpoint, plan, name)
+        initial = (_numpy(part) for part in (*network.parameters(), *network.buffers()))
+        tokens, Y = train.tokens, train.Y
+        arrays: list[Array] = [tokens._indptr, tokens._ids, Y.indptr, Y.indices]
+        arrays += [part.reshape(-1) for part in initial]
+        fingerprint = digest_of((params, parts, described, Y.shape[1], group.size), arrays)
+        epochs = int(self.epochs)
+        with closing(model):
+            best, history = fit(
+                model,
+                Schedule(epochs if Y.nnz else 0, int(self.patience), int(self.evals_per_epoch)),
+                RunningAverage(math.ceil(float(self.average_from) * epochs)),
+                evaluate_weights if len(others.tokens) else None,
+                GroupCheckpoint(fingerprint, group),
+                "training" if len(self.level_sizes_) == 1 else f"training level {described[0]}",
+            )
+            model.load_weights(best)
+        del history["regularisation"]
+        return history
 
-    def _settings(self) -> Settings:
-        from longtail.learners.neural.optimising import Rates
-        from longtail.learners.neural.training import Settings
-
-        rates = Rates(
-            encoder=float(self.rate),
-            head=float(self.head_rate),
-            layer_decay=float(self.layer_decay),
-            weight_decay=float(self.weight_decay),
-            warm_up=float(self.warm_up),
-            clip=float(self.clip),
-        )
-        return Settings(
-            batch=int(self.batch),
-            at_once=None if self.at_once is None else int(self.at_once),
-            passes=int(self.passes),
-            rates=rates,
-            keep_frozen=bool(self.keep_frozen),
-            precision=self.precision,
-            seed=int(self.seed),
-        )
-
-    def _link(self, stack: Stack, rows: TokenRows, Y: sp.csr_array) -> None:
+    def _calibrate(self, stack: Stack, rows: TokenRows, Y: sp.csr_array) -> None:
+        """Turn scores into log-odds by Platt scaling, and measure the recall of the stages before the last."""
         from longtail.learners.neural.ranking import rank, retrieved
 
-        some = rows.some(np.arange(min(len(rows), _JUDGED_ROWS)))
+        some = rows.take(np.arange(min(len(rows), _CALIBRATION_ROWS)))
         truth = Y[: len(some)]
-        k = min(_LINK_PLACES, max(self.n_labels_, 1))
-        self.slope_, self.offset_ = fit_link(rank(stack, some, k, self._known(None), self.threads), truth, _LEAST_SLOPE)
-        found = retrieved(stack, some, self.threads)
+        k = min(_CALIBRATION_CUTOFF, max(self.n_labels_, 1))
+        self.slope_, self.offset_ = fit_platt(rank(stack, some, k, self._known(None)), truth, _LEAST_SLOPE)
+        found = retrieved(stack, some)
         if found is not None and truth.nnz:
             top = TopK(found, np.zeros(found.shape, np.float32))
             self.recall_ = recall_of(top, truth)
@@ -422,42 +402,38 @@ class NeuralClassifier(NeuralRanker):
             return
         if len(self.label_texts) != n_labels or not all(isinstance(text, str) for text in self.label_texts):
             raise InputError(
-                f"label_texts has {len(self.label_texts)} texts, and there are {n_labels} labels: one each."
+                f"label_texts has {len(self.label_texts)} texts, and there are {n_labels} labels: give one per label."
             )
 
-    def _estimate(self, X: sp.csr_array, Y: sp.csr_array) -> Estimate:
-        """From a few steps of the training itself; in a tree, of its first level, as often as there are levels."""
-        from longtail.engine.torch_threads import one_torch_thread
-        from longtail.learners.neural.parallel import Place
-        from longtail.learners.neural.training import Trainer
+    def _estimate(self, X: sp.csr_array, Y: sp.csr_array) -> TrainingCost:
+        """Time a few steps of the training itself; in a tree, those of the first level for every level."""
+        from longtail.learners.neural.training import TrainableNetwork
+        from longtail.runtime.library_threads import one_torch_thread
 
         self._check_label_texts(Y.shape[1])
         learner = type(self)(**self.get_params(deep=False))
         learner.n_rows_ = int(Y.shape[0])
         rows = TokenRows(X)
         encoder, head = self._parts()
-        levels = head.levels(rows, Y, self.label_texts, int(self.seed), self.threads)
-        threads = thread_count(self.threads)
-        some = np.random.default_rng(int(self.seed)).permutation(len(rows))[: _PILOT_STEPS * int(self.batch)]
+        levels = head.levels(rows, Y, self.label_texts, int(self.random_state))
+        sample = np.random.default_rng(int(self.random_state)).permutation(len(rows))
+        some = sample[: _PILOT_STEPS * int(self.batch_size)]
         with one_torch_thread(), show_progress(False):
             network = learner._begin(encoder, head, levels[0], rows, X.shape[1], [])
-            trainer = Trainer(network, rows.some(some), levels[0].Y[some], None, self._settings(), threads, Place())
-            seconds = []
-            with closing(trainer):
-                trainer.prepare()
-                for progress in trainer.run(0):
-                    seconds.append(progress.seconds / progress.rows)
-                    if len(seconds) == 2 * trainer.steps_a_pass:  # the first pass is slower
-                        break
+            model = TrainableNetwork(network, rows.take(some), levels[0].Y[some], None, self)
+            with closing(model):
+                model.start_epoch(0)  # runs the frozen layers
+                seconds = time_steps(model, min(2, int(self.epochs)) * model.steps_per_epoch)
         size = sum(parameter.numel() for parameter in network.parameters()) * 4
-        a_row = float(np.median(seconds[len(seconds) // 2 :]))
-        steps = math.ceil(len(rows) * (1 - self.held_out) / int(self.batch)) * int(self.passes) * len(levels)
-        return Estimate(
-            seconds=a_row * len(rows) * int(self.passes) * (1 - self.held_out) * len(levels),
+        seconds_per_row = float(np.median(seconds[len(seconds) // 2 :]))  # the first epoch is slower
+        n_rows, epochs = len(rows) * (1 - self.validation_fraction), int(self.epochs) * len(levels)
+        steps = math.ceil(n_rows / int(self.batch_size)) * epochs
+        return TrainingCost(
+            seconds=seconds_per_row * n_rows * epochs,
             peak_memory_mb=(resident_memory() + _COPIES * size) / 1e6,
             model_mb=size / 1e6 * len(levels),
             block_mb=0.0,
-            threads=threads,
+            threads=thread_count(),
             exchanged_mb=2 * steps * size / 1e6,  # each node sends and gets about its size, twice
         )
 
@@ -466,24 +442,5 @@ def _tensors(network: Network) -> Tensors:
     return Tensors({name: _numpy(tensor) for name, tensor in network.state_dict().items()})
 
 
-def _numpy(tensor: Any) -> npt.NDArray[Any]:
+def _numpy(tensor: Any) -> Array:
     return np.array(tensor.detach().cpu().numpy())
-
-
-def _check_device(device: object) -> None:
-    import torch
-
-    try:
-        is_there = isinstance(device, str) and (device == "auto" or torch.device(device) is not None)
-    except (RuntimeError, TypeError):
-        is_there = False
-    if is_there and str(device) not in ("auto", "cpu"):
-        wanted = torch.device(str(device))
-        is_there = wanted.type == "cuda" and (wanted.index or 0) < torch.cuda.device_count()
-    if not is_there:
-        raise ParameterError("device", device, "must be auto, cpu, or a GPU that is there, such as cuda:0")
-
-
-def _require_torch() -> None:
-    if find_spec("torch") is None:
-        raise MissingExtraError("A neural learner", "neural")

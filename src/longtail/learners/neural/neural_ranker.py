@@ -1,4 +1,4 @@
-"""A fitted neural learner: its networks made again from what is kept, and how it ranks and explains."""
+"""A fitted neural learner: rebuilds its networks from arrays, ranks and explains."""
 
 from __future__ import annotations
 
@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from weakref import WeakKeyDictionary
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
-from longtail.engine.tensors import Tensors
-from longtail.engine.topk import TopK
 from longtail.errors import ModelError, ParameterError
+from longtail.kernels.types import Flags, Float32, Int32
 from longtail.learners.base import Learner
 from longtail.learners.embedding.mapping import unit_rows
 from longtail.learners.explanation import Explanation
@@ -22,21 +20,24 @@ from longtail.learners.neural.batches import TokenRows
 from longtail.learners.neural.encoders import Encoder
 from longtail.learners.neural.heads import Arrays, Head, Level
 from longtail.learners.neural.quantising import from_int8, to_int8, with_int8_products
+from longtail.runtime.tensors import Tensors
+from longtail.topk import TopK
 
 if TYPE_CHECKING:
-    from longtail.corpus.token_rows import Tokens
+    from longtail.features.tokenizer import Tokens
     from longtail.learners.neural.modules.network import Network
     from longtail.learners.neural.ranking import Stack
 
 
 class NeuralRanker(Learner):
-    """A learner whose scores come from networks over rows of tokens; a subclass says how they are trained."""
+    """Base class of learners with networks over rows of tokens; a subclass trains them."""
+
+    _log_odds_slope = 1.0
 
     encoder: Encoder | None
     head: Head | None
     loss: str
     device: str
-    threads: int | None
 
     _stored: ClassVar[tuple[str, ...]] = (
         "configs_", "levels_", "level_sizes_", "tensors_", "slope_", "offset_", "history_", "recall_",
@@ -54,7 +55,7 @@ class NeuralRanker(Learner):
     precision_: str
 
     def quantised(self) -> Self:
-        """Give a copy with weights of eight bits: a quarter of the size, faster on a CPU, and a little less exact."""
+        """Return a copy with 8-bit weights: a quarter of the size, faster on a CPU, and slightly less exact."""
         check_is_fitted(self, "n_labels_")
         found = copy.copy(self)
         if self.precision_ == "float32":
@@ -63,14 +64,14 @@ class NeuralRanker(Learner):
         return found
 
     def export_onnx(self, path: str | PathLike[str]) -> float:
-        """Write the network as an ONNX file that gives the log-odds of all labels; see `exporting.export_onnx`."""
+        """Write the network as an ONNX file that computes the log-odds of all labels; see `exporting.export_onnx`."""
         from longtail.learners.neural.exporting import export_onnx
 
         check_is_fitted(self, "n_labels_")
         return export_onnx(self, path)
 
     def _parts(self) -> tuple[Encoder, Head]:
-        """Encoder and head, the default ones where they were left out."""
+        """Return encoder and head, with their defaults."""
         from longtail.learners.neural.encoders import Pretrained
         from longtail.learners.neural.heads import RankingHead
 
@@ -81,33 +82,34 @@ class NeuralRanker(Learner):
 
     @property
     def reads_label_texts(self) -> bool:
-        """Whether the head has a use for texts of labels."""
+        """Whether the head uses texts of labels."""
         return self._parts()[1].reads_texts
 
     def _default_features(self) -> Tokens:
         return self._parts()[0].tokens()
 
     def _check_features(self, features: Any) -> None:
-        """Refuse tokens of another tokenizer than the encoder's: their ids mean other words."""
+        """Refuse tokens of another tokenizer than the encoder's."""
         own = self._default_features()
         given = [getattr(features, name, None) for name in ("tokenizer", "vectors")]
         if given != [own.tokenizer, own.vectors]:
             made = f"Tokens(tokenizer={own.tokenizer!r}" + (f", vectors={own.vectors!r})" if own.vectors else ")")
             raise ParameterError("features", features, f"must be {made}, what the encoder reads, or None")
 
-    def embed(self, X: Any) -> npt.NDArray[np.float32]:
-        """Vector of each row, as the encoder of the last level gives it."""
+    def embed(self, X: Any) -> Float32:
+        """Return the vector of each row from the encoder of the last level."""
         from longtail.learners.neural.ranking import vectors
 
         check_is_fitted(self, "n_labels_")
-        return vectors(self._stack().networks[-1], TokenRows(self._check_rows(X)), self.threads)
+        with self._run_settings():
+            return vectors(self._stack().networks[-1], TokenRows(self._check_rows(X)))
 
     def _points(self, X: sp.csr_array) -> sp.csr_array:
-        """The vectors that the encoder makes of the texts, of length 1."""
+        """Return the vectors of the texts with norm 1."""
         return sp.csr_array(unit_rows(self.embed(X)))
 
     def _stack(self) -> Stack:
-        """The networks, made from what is kept at the first call."""
+        """Return the networks, which are rebuilt at the first call."""
         from longtail.learners.neural.ranking import Stack
 
         found = _stacks.get(self)
@@ -119,7 +121,7 @@ class NeuralRanker(Learner):
         return found[1]
 
     def _network(self, number: int, *, is_whole: bool = False) -> Network:
-        """The network of a level; `is_whole` for one of torch's own numbers on a CPU, whatever its precision."""
+        """Rebuild the network of a level; with `is_whole` in float32 on a CPU, whatever its precision."""
         import torch
 
         from longtail.learners.neural.modules.network import Network
@@ -141,32 +143,25 @@ class NeuralRanker(Learner):
             return with_int8_products(network.eval())
         return network.to(chosen_device(self.device)).eval()
 
-    def _known(self, allowed: npt.NDArray[np.bool_] | None) -> npt.NDArray[np.bool_]:
+    def _known(self, allowed: Flags | None) -> Flags:
         known = self.label_counts_ > 0
         return known if allowed is None else known & allowed
 
-    def _topk(self, X: sp.csr_array, k: int, allowed: npt.NDArray[np.bool_] | None) -> TopK:
+    def _topk(self, X: sp.csr_array, k: int, allowed: Flags | None) -> TopK:
         from longtail.learners.neural.ranking import rank
 
-        top = rank(self._stack(), TokenRows(X), k, self._known(allowed), self.threads)
-        return TopK(top.labels, self._linked(top))
+        top = rank(self._stack(), TokenRows(X), k, self._known(allowed))
+        return TopK(top.labels, self._calibrated(top))
 
-    def _linked(self, top: TopK) -> npt.NDArray[np.float32]:
+    def _calibrated(self, top: TopK) -> Float32:
         slope, offset = np.float32(self.slope_), np.float32(self.offset_)
         return np.where(top.labels >= 0, top.scores * slope + offset, np.float32(-np.inf)).astype(np.float32)
 
-    def _log_scores(self, scores: npt.NDArray[np.floating[Any]]) -> npt.NDArray[np.floating[Any]]:
-        """Logarithm of the probability that a score stands for."""
-        return np.asarray(-np.logaddexp(0, -scores), scores.dtype)
-
-    def _explain(self, X: sp.csr_array, labels: npt.NDArray[np.int32]) -> list[Explanation]:
-        """Share each score out over the tokens by gradient times input; what they don't account for is the bias."""
+    def _explain(self, X: sp.csr_array, labels: Int32) -> list[Explanation]:
+        """Attribute each score to the tokens by gradient times input; the rest is the bias."""
         from longtail.learners.neural.ranking import effects
 
-        only = np.zeros(self.n_labels_, np.bool_)
-        only[labels] = True
-        top = self._topk(X, max(len(labels), 1), only)
-        scores = dict(zip(top.labels[0].tolist(), top.scores[0].tolist(), strict=True))
+        scores = self._scores_of(X, labels)
         rows, row = TokenRows(X), sp.csr_array(X)
         if not row.data.all():
             row = row.copy()

@@ -1,4 +1,4 @@
-"""Training in several processes, on one machine or many: what torchrun starts, with gloo on CPUs and nccl on GPUs."""
+"""Training in several processes that torchrun starts, on one machine or many, with gloo on CPUs and nccl on GPUs."""
 
 from __future__ import annotations
 
@@ -7,21 +7,24 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor, distributed
 
 from longtail.errors import InputError
+from longtail.kernels.types import Array
+from longtail.runtime.checkpoint import Checkpoint
 
 
 @dataclass(frozen=True)
-class Place:
-    """Which of how many processes this is, from 0 on."""
+class ProcessGroup:
+    """The processes that train together: the rank of this one, from 0, and their number."""
 
     rank: int = 0
     size: int = 1
 
     def mean(self, value: float) -> float:
-        """Mean of a number over all processes."""
+        """Return the mean of a number over all processes."""
         if self.size == 1:
             return value
         total = torch.tensor([value], dtype=torch.float64)
@@ -29,13 +32,13 @@ class Place:
         return float(total[0]) / self.size
 
     def first(self, values: Sequence[float]) -> list[float]:
-        """Some numbers as the first process has them."""
+        """Return some numbers as the first process has them."""
         shared = torch.tensor(list(values), dtype=torch.float64)
-        self.take_first(shared)
+        self.broadcast(shared)
         return [float(value) for value in shared]
 
-    def take_first(self, tensor: Tensor) -> None:
-        """Put into a tensor what the first process has there."""
+    def broadcast(self, tensor: Tensor) -> None:
+        """Copy a tensor of the first process to all others, in place."""
         if self.size > 1:
             shared = tensor.cpu()
             distributed.broadcast(shared, 0)
@@ -43,9 +46,9 @@ class Place:
                 tensor.copy_(shared)
 
     def mean_of_rows(self, table: Tensor) -> Tensor | None:
-        """Mean gradient of a table, over all processes; each has one of some rows, or none.
+        """Return the mean of a table's sparse gradients over all processes; some processes may have none.
 
-        Rows and values travel padded to the longest part, and are added up in the order of the processes.
+        Rows and values are sent padded to the longest gradient, and added up in the order of the processes.
         """
         own = None if table.grad is None else table.grad.coalesce()
         n = 0 if own is None else int(own.indices().shape[1])
@@ -67,20 +70,45 @@ class Place:
         return found.to(table.device)
 
 
-def join(device: torch.device) -> Place:
-    """Join the processes that the environment speaks of, as torchrun sets it; alone without it.
+class GroupCheckpoint(Checkpoint):
+    """A checkpoint that the first process of a group writes, and reads for all."""
 
-    They stay together for all that is trained, until the end of the program.
+    def __init__(self, fingerprint: bytes, group: ProcessGroup) -> None:
+        super().__init__(fingerprint, own=group.rank)
+        self._group = group
+
+    def load(self) -> list[Array] | None:
+        """Load in the first process, and broadcast number, shapes, types and values of the arrays."""
+        saved = super().load() if self._group.rank == 0 else None
+        if self._group.size == 1:
+            return saved
+        first, found = self._group.first, list[Array]()
+        (count,) = first([-1 if saved is None else len(saved)])
+        for number in range(int(count)):
+            own = np.empty(0, np.float32) if saved is None else np.array(saved[number])
+            (dimensions, letter) = first([own.ndim, ord(own.dtype.char)])
+            shape = first([*own.shape, *[0] * (8 - own.ndim)])[: int(dimensions)]
+            if saved is None:
+                own = np.zeros([int(size) for size in shape], chr(int(letter)))
+            self._group.broadcast(torch.from_numpy(own))
+            found.append(own)
+        return found if count >= 0 else None
+
+
+def join(device: torch.device) -> ProcessGroup:
+    """Join the process group that torchrun describes in the environment; a group of one without it.
+
+    The group lasts until the end of the program.
     """
     if distributed.is_available() and distributed.is_initialized():
-        return Place(distributed.get_rank(), distributed.get_world_size())
+        return ProcessGroup(distributed.get_rank(), distributed.get_world_size())
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
-        return Place()
+        return ProcessGroup()
     if not distributed.is_available():
         raise InputError("This torch can't train in several processes: install one with torch.distributed.")
     distributed.init_process_group("cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo")
     atexit.register(_leave)
-    return Place(distributed.get_rank(), distributed.get_world_size())
+    return ProcessGroup(distributed.get_rank(), distributed.get_world_size())
 
 
 def _leave() -> None:
@@ -89,7 +117,7 @@ def _leave() -> None:
 
 
 def chosen_device(name: str) -> torch.device:
-    """Device by name; "auto" is a GPU where there is one, that of this process among several."""
+    """Return a device by name; "auto" is a GPU where there is one, that of this process in a group."""
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     if name == "cuda" and "LOCAL_RANK" in os.environ:

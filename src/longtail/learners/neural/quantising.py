@@ -1,4 +1,4 @@
-"""Weights as whole numbers of eight bits: a quarter of the size, and faster products on a CPU."""
+"""Weights as 8-bit integers: a quarter of the size, and faster matrix products on a CPU."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from longtail.engine.tensors import Tensors
+from longtail.runtime.tensors import Tensors
 
 if TYPE_CHECKING:
     from longtail.learners.neural.modules.network import Network
@@ -16,7 +16,7 @@ _SCALE = "::scale"
 
 
 def to_int8(tensors: Tensors) -> Tensors:
-    """Round matrices to eight bits, each row by a scale of its own, which is kept beside it; all else stays.
+    """Round matrices to 8 bits, with a stored scale per row; other tensors stay unchanged.
 
     Examples
     --------
@@ -41,7 +41,7 @@ def to_int8(tensors: Tensors) -> Tensors:
 
 
 def from_int8(tensors: Tensors) -> Tensors:
-    """Give back the matrices that `to_int8` rounded."""
+    """Return the matrices that `to_int8` rounded, in float32."""
     found = Tensors()
     for name, array in tensors.items():
         if name + _SCALE in tensors:
@@ -53,7 +53,7 @@ def from_int8(tensors: Tensors) -> Tensors:
 
 
 def with_int8_products(network: Network) -> Network:
-    """The network with linear layers that multiply whole numbers; what goes in is rounded as it comes."""
+    """Return the network with 8-bit linear layers, which round their inputs dynamically."""
     import torch
 
     with warnings.catch_warnings():

@@ -1,4 +1,4 @@
-"""What fitted networks do: rank labels, level by level, and say which tokens made a score."""
+"""Prediction with fitted networks: ranking of labels level by level, vectors of texts and effects of tokens."""
 
 from __future__ import annotations
 
@@ -6,45 +6,44 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from longtail.engine.pool import in_chunks
-from longtail.engine.topk import TopK
-from longtail.engine.torch_threads import one_torch_thread
+from longtail.config import own_jobs
+from longtail.kernels.types import Flags, Float32, Float64, Int32, Int64
 from longtail.learners.neural.batches import TokenRows, by_length
 from longtail.learners.neural.modules.encoder import Encoded
 from longtail.learners.neural.modules.network import Network
 from longtail.learners.neural.modules.ranking import ClusteredRanking
 from longtail.learners.neural.training import Proposed, candidates_of
-
-Int64 = npt.NDArray[np.int64]
+from longtail.runtime.library_threads import one_torch_thread
+from longtail.runtime.pool import in_chunks
+from longtail.topk import TopK
 
 _AT_ONCE = 32  # rows
 
 
 class Stack(NamedTuple):
-    """Networks, the highest level first, and the children of each one's labels; None for the last."""
+    """Networks, the highest level first, and the children of the labels of each; None for the last."""
 
     networks: Sequence[Network]
     children: Sequence[Int64 | None]
     proposals: int
 
 
-def rank(stack: Stack, rows: TokenRows, k: int, allowed: npt.NDArray[np.bool_], threads: int | None) -> TopK:
-    """Rank the k best of the allowed labels for each row."""
-    return rank_level(stack.networks[-1], rows, k, allowed, _proposed(stack, rows, allowed, threads), threads)
+def rank(stack: Stack, rows: TokenRows, k: int, allowed: Flags) -> TopK:
+    """Return the k best allowed labels of each row."""
+    return rank_level(stack.networks[-1], rows, k, allowed, _proposed(stack, rows, allowed))
 
 
-def _proposed(stack: Stack, rows: TokenRows, allowed: npt.NDArray[np.bool_], threads: int | None) -> Proposed | None:
-    """What the levels above the last one propose to it, of what has an allowed label under it."""
+def _proposed(stack: Stack, rows: TokenRows, allowed: Flags) -> Proposed | None:
+    """Return the proposals of the levels above the last, among clusters with an allowed label."""
     above = [allowed]
     for children in reversed(stack.children[:-1]):
         above.insert(0, _with_allowed(children, above[0]))
     proposed = None
     for network, children, own in zip(stack.networks[:-1], stack.children[:-1], above[:-1], strict=True):
-        proposed = propose(network, children, rows, stack.proposals, proposed, threads, allowed=own)
+        proposed = propose(network, children, rows, stack.proposals, proposed, allowed=own)
     return proposed
 
 
@@ -54,14 +53,13 @@ def propose(
     rows: TokenRows,
     proposals: int,
     proposed: Proposed | None,
-    threads: int | None,
     own: Callable[[TopK], TopK] | None = None,
-    allowed: npt.NDArray[np.bool_] | None = None,
+    allowed: Flags | None = None,
 ) -> Proposed:
-    """What lies under the best allowed labels of a level, for each row; `own` may put others in their places."""
+    """Return the children of the best allowed labels of a level for each row; `own` may replace labels."""
     if allowed is None:
         allowed = np.ones(network.head.n_labels, np.bool_)
-    top = rank_level(network, rows, proposals, allowed, proposed, threads)
+    top = rank_level(network, rows, proposals, allowed, proposed)
     if own is not None:
         top = own(top)
     below = np.full((1, 1), -1, np.int64) if children is None or not len(children) else children
@@ -72,38 +70,29 @@ def propose(
     return Proposed(labels.astype(np.int32), spread.astype(np.float32))
 
 
-def _with_allowed(children: Int64 | None, allowed: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-    """Labels of a level that have an allowed one under them."""
+def _with_allowed(children: Int64 | None, allowed: Flags) -> Flags:
+    """Return which labels of a level have an allowed one under them."""
     if children is None:
         return np.zeros(0, np.bool_)
     return np.asarray((allowed[children] & (children >= 0)).any(axis=1))
 
 
-def rank_level(
-    network: Network,
-    rows: TokenRows,
-    k: int,
-    allowed: npt.NDArray[np.bool_],
-    proposed: Proposed | None,
-    threads: int | None,
-) -> TopK:
+def rank_level(network: Network, rows: TokenRows, k: int, allowed: Flags, proposed: Proposed | None) -> TopK:
     """Rank the labels of one level."""
     n = len(rows)
-    top = TopK(np.full((n, k), -1, np.int32), np.full((n, k), -np.inf, np.float32))
+    top = TopK.empty(n, k)
 
     def some(encoded: Encoded, chosen: Int64) -> None:
         candidates = None if proposed is None else candidates_of(proposed, chosen, network.device)
         found = network.head.ranked(encoded, k, allowed, candidates)
         top.labels[chosen], top.scores[chosen] = found.labels, found.scores
 
-    for_each_batch(network, rows, some, threads, "predicting")
+    for_each_batch(network, rows, some, "predicting")
     return top
 
 
-def for_each_batch(
-    network: Network, rows: TokenRows, work: Callable[[Encoded, Int64], None], threads: int | None, description: str
-) -> None:
-    """Encode all rows, some at a time, and hand them on."""
+def for_each_batch(network: Network, rows: TokenRows, work: Callable[[Encoded, Int64], None], description: str) -> None:
+    """Encode all rows in batches, and call `work` with each."""
     batches = by_length(rows.lengths, _AT_ONCE)
     network.eval()
 
@@ -115,14 +104,14 @@ def for_each_batch(
                 tokens, mask = rows.batch(chosen, network.encoder.padding)
                 work(network.encoder(tokens.to(network.device), mask.to(network.device)), chosen)
 
-    with one_torch_thread():
-        in_chunks(batch, len(batches), 1, threads if network.device.type == "cpu" else 1, description)
+    with one_torch_thread(), own_jobs(None if network.device.type == "cpu" else 1):
+        in_chunks(batch, len(batches), 1, description)
 
 
-def retrieved(stack: Stack, rows: TokenRows, threads: int | None) -> npt.NDArray[np.int32] | None:
-    """Labels that get as far as the last stage for each row, -1 for none; None where there is one stage."""
+def retrieved(stack: Stack, rows: TokenRows) -> Int32 | None:
+    """Return the labels scored in the last stage for each row, padded with -1; None if there is one stage."""
     network = stack.networks[-1]
-    proposed = _proposed(stack, rows, np.ones(network.head.n_labels, np.bool_), threads)
+    proposed = _proposed(stack, rows, np.ones(network.head.n_labels, np.bool_))
     if proposed is not None:
         return proposed.labels
     head = network.head
@@ -133,23 +122,23 @@ def retrieved(stack: Stack, rows: TokenRows, threads: int | None) -> npt.NDArray
     def some(encoded: Encoded, chosen: Int64) -> None:
         found[chosen] = head.retrieved_labels(encoded).cpu().numpy()
 
-    for_each_batch(network, rows, some, threads, "retrieving labels")
+    for_each_batch(network, rows, some, "retrieving labels")
     return found
 
 
-def vectors(network: Network, rows: TokenRows, threads: int | None) -> npt.NDArray[np.float32]:
-    """Vector of each row, as the encoder gives it."""
+def vectors(network: Network, rows: TokenRows) -> Float32:
+    """Return the vector of each row."""
     found = np.empty((len(rows), network.encoder.vector_width), np.float32)
 
     def some(encoded: Encoded, chosen: Int64) -> None:
         found[chosen] = encoded.vector.float().cpu().numpy()
 
-    for_each_batch(network, rows, some, threads, "embedding texts")
+    for_each_batch(network, rows, some, "embedding texts")
     return found
 
 
-def effects(network: Network, rows: TokenRows, labels: npt.NDArray[np.int32]) -> npt.NDArray[np.float64]:
-    """What each token of one row adds to the scores of labels, of shape (labels, tokens): gradient times input."""
+def effects(network: Network, rows: TokenRows, labels: Int32) -> Float64:
+    """Return the effect of each token of one row on the scores of labels, by gradient times input."""
     network.eval()
     tokens, mask = rows.batch(np.zeros(1, np.int64), network.encoder.padding)
     kept: list[Tensor] = []

@@ -1,83 +1,55 @@
 """Gradients of a step: shards of its rows on threads, or, among several processes, DistributedDataParallel.
 
-A step's rows are cut into shards of a given size. On a CPU each shard is worked on by one thread, and gradients are
-added up in the order of the shards: the result has the same bits for any number of threads.
+On a CPU each shard of rows is processed by one thread, and gradients are added up in the order of the shards: the
+result has the same bits for any number of threads.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 import torch
 from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
-from longtail.engine.pool import Crew
+from longtail.config import thread_count
+from longtail.errors import ParameterError
+from longtail.kernels.types import Array, Float32, Int32, Int64
 from longtail.learners.neural.batches import TokenRows, bucketed
 from longtail.learners.neural.frozen import FrozenStates
-from longtail.learners.neural.modules.encoder import drawn_from
-from longtail.learners.neural.modules.head import Candidates, Truth
+from longtail.learners.neural.modules.encoder import dropout_generator
+from longtail.learners.neural.modules.head import ScoredCandidates, Truth
 from longtail.learners.neural.modules.network import Network
-from longtail.learners.neural.optimising import Optimiser, Rates
-from longtail.learners.neural.parallel import Place
+from longtail.learners.neural.optimising import Optimiser
+from longtail.learners.neural.parallel import ProcessGroup
+from longtail.learners.training.averaging import Weights
+from longtail.learners.training.fit import TrainingStep
+from longtail.runtime.pool import ThreadPool
 
-Int64 = npt.NDArray[np.int64]
+if TYPE_CHECKING:
+    from longtail.learners.neural.neural_classifier import NeuralClassifier
 
-_AT_ONCE = 16  # rows, on a CPU
 
-
-@dataclass(frozen=True)
-class Settings:
-    """What training depends on besides the data; see `NeuralClassifier`."""
-
-    batch: int
-    at_once: int | None
-    passes: int
-    rates: Rates
-    precision: str
-    seed: int
-    keep_frozen: bool = True
+_SHARD = 16  # rows, on a CPU
 
 
 class Proposed(NamedTuple):
-    """Labels that the level above proposes for each row, -1 for none, with the logarithms of its probabilities."""
+    """Labels that the level above proposes for each row, -1 for none, with their log-probabilities."""
 
-    labels: npt.NDArray[np.int32]
-    scores: npt.NDArray[np.float32]
-
-
-class Progress(NamedTuple):
-    """How a step went."""
-
-    loss: float
-    gradient_norm: float
-    rows: int
-    seconds: float
+    labels: Int32
+    scores: Float32
 
 
-class Trainer:
-    """Trains a network step by step.
+class TrainableNetwork:
+    """A network with the rows and the optimiser that train it.
 
-    Parameters
-    ----------
-    network : Network
-        On the device where it is trained.
-    rows : TokenRows
-    Y : csr_array
-    proposed : Proposed or None
-        For a level of a tree below the first.
-    settings : Settings
-    threads : int
-    place : Place
-        Of this process among others.
+    The network is on the device where it is trained; `proposed` is None but for a level of a tree below the first. The
+    settings are those of `learner`.
     """
 
     def __init__(
@@ -86,136 +58,155 @@ class Trainer:
         rows: TokenRows,
         Y: sp.csr_array,
         proposed: Proposed | None,
-        settings: Settings,
-        threads: int,
-        place: Place,
+        learner: NeuralClassifier,
+        group: ProcessGroup | None = None,
     ) -> None:
-        self.network, self.rows, self.Y, self.settings, self.place = network, rows, Y, settings, place
+        self.network, self.rows, self.Y, self.settings = network, rows, Y, learner
+        self.group = group or ProcessGroup()
+        self.n_processes = self.group.size
+        self.steps_per_epoch = max(1, -(-len(rows) // learner.batch_size))
+        self.optimiser = Optimiser(network, learner, self.steps_per_epoch * learner.epochs)
+        self._use_half = learner.precision == "bfloat16"
         self._proposed = proposed
-        self.steps_a_pass = max(1, -(-len(rows) // settings.batch))
-        self.steps = self.steps_a_pass * settings.passes
-        self.optimiser = Optimiser(network, settings.rates, self.steps)
-        self._crew, self._threads = Crew(threads), threads
-        self._wrapped = self._shared() if place.size > 1 else None
+        self._pool, self._threads = ThreadPool(), thread_count()
+        self._distributed = self._in_group() if self.n_processes > 1 else None
         self._frozen: FrozenStates | None = None
+        self._batches: list[Int64] = []
 
-    def prepare(self) -> None:
-        """Run the frozen layers, where what they make is kept."""
-        is_alone = self.place.size == 1 and self.network.device.type == "cpu"
-        if self.settings.keep_frozen and self.network.encoder.is_parted and is_alone:
-            use_half = self.settings.precision == "bfloat16"
-            self._frozen = FrozenStates(self.network.encoder, self.rows, self._threads, use_half)
+    def start_epoch(self, epoch: int) -> None:
+        """Shuffle the rows into batches; the frozen layers run once, before the first epoch."""
+        rng = np.random.default_rng([self.settings.random_state, epoch])
+        self._batches = bucketed(self.rows.lengths, self.settings.batch_size, rng)
+        is_alone = self.n_processes == 1 and self.network.device.type == "cpu"
+        if self._frozen is None and is_alone and self.settings.keep_frozen and self.network.encoder.is_split:
+            self._frozen = FrozenStates(self.network.encoder, self.rows, self._use_half)
 
-    def run(self, first: int) -> Iterator[Progress]:
-        """Take the steps from number `first` on; what is drawn in one depends on the seed and its number alone."""
-        for number in range(first // self.steps_a_pass, self.settings.passes):
-            rng = np.random.default_rng([self.settings.seed, number])
-            for at, rows in enumerate(bucketed(self.rows.lengths, self.settings.batch, rng)):
-                step = number * self.steps_a_pass + at
-                if step >= first:
-                    start = time.perf_counter()
-                    loss, gradients = self._gradients(rows, step)
-                    norm = self.optimiser.take(gradients, step)
-                    yield Progress(loss, norm, len(rows), time.perf_counter() - start)
+    def training_step(self, step: int) -> TrainingStep:
+        """Compute the gradients of a batch and take a step with the optimiser."""
+        rows = self._batches[step % self.steps_per_epoch]
+        loss, gradients = self._gradients(rows, step)
+        return TrainingStep(loss, self.optimiser.take(gradients, step), len(rows))
 
-    def _shared(self) -> DistributedDataParallel:
+    def weights(self) -> Weights:
+        """Copy the trained parameters."""
+        return [np.array(parameter.detach().cpu().numpy()) for parameter in self.optimiser.parameters]
+
+    def load_weights(self, weights: Weights) -> None:
+        """Set the trained parameters."""
+        with torch.no_grad():
+            for parameter, values in zip(self.optimiser.parameters, weights, strict=True):
+                parameter.copy_(torch.from_numpy(np.array(values)))
+
+    def state(self) -> list[Array]:
+        """Return the trained parameters, then the state of the optimiser."""
+        return [*self.weights(), *(np.asarray(tensor.cpu().numpy()) for tensor in self.optimiser.state())]
+
+    def load_state(self, arrays: list[Array]) -> None:
+        """Restore what `state` returned."""
+        n = len(self.optimiser.parameters)
+        self.load_weights(arrays[:n])
+        device = self.network.device
+        self.optimiser.load_state([torch.from_numpy(np.array(array)).to(device) for array in arrays[n:]])
+
+    def divergence(self) -> ParameterError:
+        """Return the error to raise when a loss is not finite."""
+        advice = f"or head_learning_rate, {self.settings.head_learning_rate:g}, makes the training diverge: lower it"
+        return ParameterError("learning_rate", self.settings.learning_rate, advice)
+
+    def _in_group(self) -> DistributedDataParallel:
         """The network as all processes share it; a cluster without a true label in a step has no gradient.
 
-        Tables, whose gradients are sparse, are shared by `Place.mean_of_rows` instead: nccl can't.
+        Tables, whose gradients are sparse, are shared by `ProcessGroup.mean_of_rows` instead: nccl can't.
         """
         tables = {id(table) for table in self.network.tables()}
         names = [name for name, part in self.network.named_parameters() if id(part) in tables]
         ignore: Any = DistributedDataParallel._set_params_and_buffers_to_ignore_for_model
         ignore(self.network, names)
         for table in self.network.tables():
-            self.place.take_first(table.data)
+            self.group.broadcast(table.data)
         return DistributedDataParallel(self.network, find_unused_parameters=True)
 
     def close(self) -> None:
-        """Let the threads and what was kept go."""
-        self._crew.close()
+        """Shut down the threads, and delete the states of the frozen layers."""
+        self._pool.close()
         if self._frozen is not None:
             self._frozen.close()
 
     def _gradients(self, rows: Int64, step: int) -> tuple[float, list[Tensor | None]]:
         self.network.train()
-        share = (step // self.steps_a_pass + 1) / self.settings.passes
-        if self._wrapped is not None:
-            return self._distributed(self._wrapped, rows, step, share)
-        shards = self._shards(rows)
+        progress = (step // self.steps_per_epoch + 1) / self.settings.epochs
+        if self._distributed is not None:
+            return self._group_gradients(self._distributed, rows, step, progress)
         tasks: list[Callable[[], tuple[float, Sequence[Tensor | None]]]] = [
-            partial(self._shard, shard, len(rows), step, number, share) for number, shard in enumerate(shards)
+            partial(self._shard, shard, len(rows), step, number, progress)
+            for number, shard in enumerate(self._shards(rows))
         ]
         loss = 0.0
         total: list[Tensor | None] = [None] * len(self.optimiser.parameters)
-        for first in range(0, len(tasks), self._threads):
-            for part, gradients in self._crew.all(tasks[first : first + self._threads]):
+        for first in range(0, len(tasks), self._threads):  # so that no more gradients are held than threads
+            for part, gradients in self._pool.all(tasks[first : first + self._threads]):
                 loss += part
                 total = [_added(one, other) for one, other in zip(total, gradients, strict=True)]
         return loss, total
 
     def _shard(
-        self, rows: Int64, n: int, step: int, number: int, share: float
+        self, rows: Int64, n: int, step: int, number: int, progress: float
     ) -> tuple[float, Sequence[Tensor | None]]:
         if self.network.device.type == "cpu":
             torch.set_num_threads(1)  # of this thread
-        with drawn_from(self._generator(step, number)):
-            loss = self._loss(self.network, rows, share) / n
+        with dropout_generator(self._generator(step, number)):
+            loss = self._loss(self.network, rows, progress) / n
         return float(loss.detach()), torch.autograd.grad(loss, self.optimiser.parameters, allow_unused=True)
 
-    def _distributed(
-        self, wrapped: DistributedDataParallel, rows: Int64, step: int, share: float
+    def _group_gradients(
+        self, network: DistributedDataParallel, rows: Int64, step: int, progress: float
     ) -> tuple[float, list[Tensor | None]]:
-        """Gradients of this process's rows, which the processes then share; their mean is that over all rows."""
-        own = rows[self.place.rank :: self.place.size]
-        if len(rows) < self.place.size:  # some processes would have none: all take them all
+        """Gradients of this process's rows, averaged over the processes: the mean is that over all rows."""
+        own = rows[self.group.rank :: self.group.size]
+        if len(rows) < self.group.size:  # some processes would have none: all take them all
             own, weight = rows, 1.0 / len(rows)
         else:
-            weight = self.place.size / len(rows)
+            weight = self.group.size / len(rows)
         total, shards = 0.0, self._shards(own)
-        with drawn_from(self._generator(step, self.place.rank)):
+        with dropout_generator(self._generator(step, self.group.rank)):
             for shard in shards:
-                with nullcontext() if shard is shards[-1] else wrapped.no_sync():
-                    loss = self._loss(wrapped, shard, share) * weight
+                with nullcontext() if shard is shards[-1] else network.no_sync():
+                    loss = self._loss(network, shard, progress) * weight
                     loss.backward()  # type: ignore[no-untyped-call]
                 total += float(loss.detach())
         tables = {id(table) for table in self.network.tables()}
         gradients = [
-            self.place.mean_of_rows(parameter) if id(parameter) in tables else parameter.grad
+            self.group.mean_of_rows(parameter) if id(parameter) in tables else parameter.grad
             for parameter in self.optimiser.parameters
         ]
-        return self.place.mean(total), gradients
+        return self.group.mean(total), gradients
 
     def _shards(self, rows: Int64) -> list[Int64]:
-        """What is worked on at once: 16 rows on a CPU and all on a GPU, unless the settings say something else."""
-        size = self.settings.at_once or (_AT_ONCE if self.network.device.type == "cpu" else len(rows))
+        """Parts of a batch: micro-batches, by default of 16 rows on a CPU and of all rows on a GPU."""
+        size = self.settings.micro_batch_size or (_SHARD if self.network.device.type == "cpu" else len(rows))
         return [rows[first : first + size] for first in range(0, len(rows), size)]
 
-    def _loss(self, network: Any, rows: Int64, share: float) -> Tensor:
+    def _loss(self, network: Any, rows: Int64, progress: float) -> Tensor:
         device = self.network.device
         tokens, mask = self.rows.batch(rows, self.network.encoder.padding)
         own = self.Y[rows]
         truth = Truth(torch.from_numpy(own.indptr.astype(np.int64)), torch.from_numpy(own.indices.astype(np.int64)))
         truth = Truth(*(part.to(device) for part in truth))
         read = tokens.to(device) if self._frozen is None else self._frozen.batch(rows)
-        use_half = self.settings.precision == "bfloat16"
-        with torch.autocast(device.type, torch.bfloat16, enabled=use_half):
-            found: Tensor = network(read, mask.to(device), truth, share, self.candidates(rows))
+        with torch.autocast(device.type, torch.bfloat16, enabled=self._use_half):
+            candidates = None if self._proposed is None else candidates_of(self._proposed, rows, device)
+            found: Tensor = network(read, mask.to(device), truth, progress, candidates)
         return found.float()
 
-    def candidates(self, rows: Int64) -> Candidates | None:
-        """What the level above proposes for some rows."""
-        return None if self._proposed is None else candidates_of(self._proposed, rows, self.network.device)
-
     def _generator(self, step: int, part: int) -> torch.Generator:
-        seed = np.random.SeedSequence([self.settings.seed, step, part]).generate_state(1, np.uint64)[0]
+        seed = np.random.SeedSequence([self.settings.random_state, step, part]).generate_state(1, np.uint64)[0]
         return torch.Generator(self.network.device).manual_seed(int(seed) >> 1)
 
 
-def candidates_of(proposed: Proposed, rows: Int64, device: torch.device) -> Candidates:
+def candidates_of(proposed: Proposed, rows: Int64, device: torch.device) -> ScoredCandidates:
     """Proposals for some rows, as tensors."""
     labels = torch.from_numpy(proposed.labels[rows].astype(np.int64)).to(device)
-    return Candidates(labels, torch.from_numpy(proposed.scores[rows]).to(device))
+    return ScoredCandidates(labels, torch.from_numpy(proposed.scores[rows]).to(device))
 
 
 def _added(one: Tensor | None, other: Tensor | None) -> Tensor | None:

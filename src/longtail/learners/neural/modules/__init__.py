@@ -1,1 +1,1 @@
-"""What is trained, as modules of torch: encoders of texts, heads that score labels, and their losses."""
+"""Modules of torch: encoders of texts, heads that score labels, and their losses."""

@@ -1,4 +1,4 @@
-"""Adaptive probabilistic label clusters: frequent labels at once, rare ones behind a gate, in ever thinner layers."""
+"""Adaptive probabilistic label clusters: frequent labels directly, rare ones behind gates, in narrower layers."""
 
 from __future__ import annotations
 
@@ -6,38 +6,26 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import logsigmoid, softplus
 
-from longtail.engine.topk import TopK
+from longtail.kernels.types import Flags
 from longtail.learners.neural.modules.encoder import Dropout, Encoded
-from longtail.learners.neural.modules.head import Candidates, HeadModule, Truth, log_odds_of, top_of
+from longtail.learners.neural.modules.head import HeadModule, ScoredCandidates, Truth, log_odds_of, top_of
 from longtail.learners.neural.modules.losses import dense_truth
+from longtail.losses.logistic import binary_cross_entropy, product_cross_entropy
+from longtail.topk import TopK
 
 
 class AdaptiveClusters(HeadModule):
-    """Labels by frequency in clusters: the first is the head, each other has a gate among the head's outputs.
+    """Labels in clusters by frequency: the first is the head, which also has an output, the gate, for each other one.
 
-    The probability of a label in another cluster is that of its gate times its own behind the gate. A cluster without a
-    true label of a row trains its gate alone.
+    The probability of a label in another cluster is that of the gate times its own behind the gate. A cluster without a
+    true label of a row trains its gate only.
 
-    Parameters
-    ----------
-    vector_width : int
-    order : Tensor of int64
-        Labels, the most frequent first.
-    ends : sequence of int
-        Where each cluster ends in that order; the last is the number of labels.
-    hidden : int
-        Width of the head's layer.
-    shrink : int
-        Each further cluster's layer is so many times thinner than the one before.
-    dropout : float
-    costs : Tensor or None
-        Of each label where it is true.
+    `order` has the labels, the most frequent first, and `ends` the end of each cluster in it; the layer of each further
+    cluster is `shrink` times narrower than the one before. `costs` are those of true labels.
     """
 
     order: Tensor
@@ -71,46 +59,49 @@ class AdaptiveClusters(HeadModule):
         self.register_buffer("costs", None if costs is None else costs[order], persistent=False)
 
     def _load_from_state_dict(self, state_dict: dict[str, Tensor], prefix: str, *args: Any) -> None:
-        """Take up the head of older models too, which had no biases."""
+        """Load models of older versions too, whose heads have no biases."""
         if f"{prefix}head.weight" in state_dict:
             state_dict.setdefault(f"{prefix}head.bias", torch.zeros_like(self.head.bias))
         super()._load_from_state_dict(state_dict, prefix, *args)
 
     def begin_at(self, labels: Tensor, gates: Tensor) -> None:
-        """Let the biases of labels and gates begin at these log-odds."""
+        """Initialise the biases of labels and gates with log-odds."""
         ordered, first = labels[self.order], self.ends[0]
         self.head.bias.data.copy_(torch.cat([ordered[:first], gates]))
         for tail, (begin, end) in zip(self.tails, pairwise(self.ends), strict=True):
             *_, last = tail.parameters()  # the bias of its last layer
             last.data.copy_(ordered[begin:end])
 
-    def loss(self, encoded: Encoded, truth: Truth, share: float, candidates: Candidates | None) -> Tensor:
-        """Mean of the head's loss and of the losses of the clusters with a true label of the row."""
+    def loss(self, encoded: Encoded, truth: Truth, progress: float, candidates: ScoredCandidates | None) -> Tensor:
+        """Return the mean of the head's loss and of the losses of clusters with a true label of the row."""
         hidden = self._hidden(encoded)
         outputs, first = self.head(hidden), self.ends[0]
+        # Labels in the order of the clusters, and which clusters hold a true label of each row.
         own = dense_truth(truth.indptr, self.places[truth.labels], self.n_labels)
         parts = [own[:, begin:end] for begin, end in pairwise(self.ends)]
         is_active = torch.stack([part.any(dim=1) for part in parts], dim=1) if parts else own.new_zeros((len(own), 0))
+        # The head: labels of its own, and the gates of clusters that hold no true label.
         gates = softplus(outputs[:, first:]) * ~is_active.bool()
-        labels = self._bce(outputs[:, :first], own[:, :first], 0, first)
+        labels = binary_cross_entropy(outputs[:, :first], own[:, :first], self._costs(0, first))
         counted = first + (~is_active.bool()).sum(dim=1)
         total = (labels.sum(dim=1) + gates.sum(dim=1)) / counted.clamp(min=1)
+        # The other clusters: labels behind a gate, for the rows with a true label in the cluster.
         for number, part in enumerate(parts):
             rows = torch.nonzero(is_active[:, number])[:, 0]
             if not len(rows):
                 continue
             begin, end = self.ends[number], self.ends[number + 1]
             gate, inside = outputs[rows, first + number][:, None], self.tails[number](hidden[rows])
-            each = self._gated(gate, inside, part[rows], begin, end).mean(dim=1)
+            each = product_cross_entropy(gate, inside, part[rows], self._costs(begin, end)).mean(dim=1)
             total = total.index_add(0, rows, each)
         return total / (1 + is_active.sum(dim=1))
 
-    def ranked(self, encoded: Encoded, k: int, allowed: npt.NDArray[np.bool_], candidates: Candidates | None) -> TopK:
-        """Rank all labels."""
+    def ranked(self, encoded: Encoded, k: int, allowed: Flags, candidates: ScoredCandidates | None) -> TopK:
+        """Return the k best of all labels."""
         return top_of(self._log_odds(encoded), k, allowed)
 
     def log_odds(self, encoded: Encoded, labels: Tensor) -> Tensor:
-        """Scores of chosen labels."""
+        """Return the scores of chosen labels."""
         return self._log_odds(encoded)[:, labels]
 
     def _log_odds(self, encoded: Encoded) -> Tensor:
@@ -125,17 +116,6 @@ class AdaptiveClusters(HeadModule):
     def _hidden(self, encoded: Encoded) -> Tensor:
         found: Tensor = self.dropout(self.project(encoded.vector).relu())
         return found
-
-    def _bce(self, scores: Tensor, truth: Tensor, begin: int, end: int) -> Tensor:
-        plain = softplus(scores)
-        return plain + truth * ((plain - scores) * self._costs(begin, end) - plain)
-
-    def _gated(self, gate: Tensor, inside: Tensor, truth: Tensor, begin: int, end: int) -> Tensor:
-        """Binary cross-entropy of a product of two probabilities, with logarithms alone."""
-        missed = softplus(-gate) + softplus(-inside)  # -log p
-        wide = gate.expand_as(inside)
-        none = missed - torch.stack([-wide, -inside, -wide - inside]).logsumexp(dim=0)  # -log(1 - p)
-        return none + truth * (missed * self._costs(begin, end) - none)
 
     def _costs(self, begin: int, end: int) -> Tensor | float:
         return 1.0 if self.costs is None else self.costs[begin:end]

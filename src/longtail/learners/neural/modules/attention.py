@@ -1,20 +1,18 @@
-"""Label attention: each label looks at the states of a text with a vector of its own (AttentionXML)."""
+"""Label attention: each label attends to the states of a text with its own vector (AttentionXML)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
 
-import numpy as np
-import numpy.typing as npt
 from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 
-from longtail.engine.topk import TopK
+from longtail.kernels.types import Flags
 from longtail.learners.neural.modules.encoder import Encoded
 from longtail.learners.neural.modules.head import (
-    Candidates,
     HeadModule,
+    ScoredCandidates,
     Truth,
     are_own,
     log_odds_of,
@@ -22,26 +20,15 @@ from longtail.learners.neural.modules.head import (
     top_of,
     top_of_some,
 )
-from longtail.learners.neural.modules.losses import Loss, dense_truth
+from longtail.learners.neural.modules.losses import NetworkLoss, dense_truth
+from longtail.topk import TopK
 
 
 class LabelAttention(HeadModule):
-    """What a label sees of a text is a mean of its states, weighted by attention; dense layers that all share score it.
+    """Each label scores its attention-weighted mean of the states of a text, by dense layers that all labels share.
 
-    Parameters
-    ----------
-    width : int
-        Of the states.
-    n_labels : int
-    hidden : sequence of int
-        Widths of the shared layers, with ReLU.
-    loss : Loss
-    costs : Tensor or None
-        Of each label where it is true.
-    multiplied : bool
-        Whether scores stand for probabilities, so that those of the level above are multiplied in.
-    sparse : bool
-        Whether a row comes with candidates, so that few labels are looked at in a step.
+    With `multiplied`, probabilities are multiplied by those of the level above; with `sparse`, a step uses few labels,
+    the candidates of its rows. `costs` are those of true labels.
     """
 
     costs: Tensor | None
@@ -51,7 +38,7 @@ class LabelAttention(HeadModule):
         width: int,
         n_labels: int,
         hidden: Sequence[int],
-        loss: Loss,
+        loss: NetworkLoss,
         costs: Tensor | None,
         multiplied: bool,
         sparse: bool,
@@ -67,8 +54,8 @@ class LabelAttention(HeadModule):
             nn.init.xavier_uniform_(layer.weight)
         self.register_buffer("costs", costs, persistent=False)
 
-    def loss(self, encoded: Encoded, truth: Truth, share: float, candidates: Candidates | None) -> Tensor:
-        """Loss over all labels, or over the candidates of each row."""
+    def loss(self, encoded: Encoded, truth: Truth, progress: float, candidates: ScoredCandidates | None) -> Tensor:
+        """Return the loss over all labels, or over the candidates of each row."""
         if candidates is None:
             scores = self._scores(encoded, self.looks.weight)
             return self.measure(scores, dense_truth(*truth, self.n_labels), None, self.costs)
@@ -76,8 +63,8 @@ class LabelAttention(HeadModule):
         costs = None if self.costs is None else self.costs[labels.clamp(min=0)]
         return self.measure(self._some(encoded, labels), are_own(labels, truth), labels >= 0, costs)
 
-    def ranked(self, encoded: Encoded, k: int, allowed: npt.NDArray[np.bool_], candidates: Candidates | None) -> TopK:
-        """Rank all labels, or the candidates."""
+    def ranked(self, encoded: Encoded, k: int, allowed: Flags, candidates: ScoredCandidates | None) -> TopK:
+        """Return the k best of all labels, or of the candidates."""
         if candidates is None:
             return top_of(self._scores(encoded, self.looks.weight), k, allowed)
         scores = self._some(encoded, candidates.labels)
@@ -86,22 +73,22 @@ class LabelAttention(HeadModule):
         return top_of_some(candidates.labels, scores, k, allowed)
 
     def log_odds(self, encoded: Encoded, labels: Tensor) -> Tensor:
-        """Scores of chosen labels, without those of a level above."""
+        """Return the scores of chosen labels, without those of a level above."""
         return self._scores(encoded, self.looks.weight[labels])
 
     def _some(self, encoded: Encoded, labels: Tensor) -> Tensor:
         return self._scores(encoded, self.looks(labels.clamp(min=0)))
 
     def _scores(self, encoded: Encoded, looks: Tensor) -> Tensor:
-        """Scores of labels whose vectors are given, the same for all rows or for each row its own."""
+        """Scores of labels by their attention vectors, the same for all rows or a set per row."""
         states, mask = encoded.states, encoded.mask
-        nearness = looks @ states.transpose(1, 2)  # rows, labels, places
-        seen = nearness.masked_fill(~mask[:, None], -1e30).softmax(dim=2) @ states
+        attention = looks @ states.transpose(1, 2)  # rows, labels, tokens
+        seen = attention.masked_fill(~mask[:, None], -1e30).softmax(dim=2) @ states
         for layer in self.layers:
             seen = layer(seen).relu()
         found: Tensor = self.out(seen)[..., 0]
         return found
 
     def tables(self) -> list[Tensor]:
-        """The labels' vectors, where few are looked at."""
+        """Return the attention vectors if a step uses few of them."""
         return [self.looks.weight] if self.sparse else []

@@ -1,4 +1,4 @@
-"""What every encoder gives, and dropout that is drawn from a generator of one's own."""
+"""The base class of encoders, their output, and dropout with a generator per thread."""
 
 from __future__ import annotations
 
@@ -15,11 +15,7 @@ _here = threading.local()
 
 
 class Encoded(NamedTuple):
-    """Texts after the encoder.
-
-    `states` has a vector for each token, of shape (texts, places, width); `mask` is true where there is a token;
-    `vector` stands for the whole text.
-    """
+    """Output of an encoder: states of shape (texts, tokens, width), the mask of real tokens, and a vector per text."""
 
     states: Tensor
     mask: Tensor
@@ -27,69 +23,59 @@ class Encoded(NamedTuple):
 
 
 class Below(NamedTuple):
-    """What the lowest layers made of texts: states of all tokens, and those of the [CLS] token in each layer."""
+    """Output of the lowest layers: states of all tokens, and those of the [CLS] token in each layer."""
 
     states: Tensor
     marks: Tensor
 
 
 class EncoderModule(nn.Module):
-    """An encoder: from tokens to states and a vector.
+    """An encoder, from tokens to states and a vector."""
 
-    Attributes
-    ----------
-    width, vector_width : int
-        Of the states and of the vector.
-    padding : int
-        Token that fills up short texts.
-    config : str
-        JSON from which an encoder of the same shape can be made.
-    """
-
-    width: int
+    width: int  # of the states
     vector_width: int
-    padding: int = 0
-    config: str
+    padding: int = 0  # token id
+    config: str  # JSON from which an encoder of the same shape can be built
 
     @abstractmethod
     def forward(self, tokens: Tensor, mask: Tensor) -> Encoded:
-        """Encode texts; `tokens` holds ids, of shape (texts, places), and `mask` is true where there is one."""
+        """Encode texts, given by token ids of shape (texts, tokens) and the mask of real tokens."""
 
     @property
-    def is_parted(self) -> bool:
-        """Whether its lowest layers are frozen and can run apart from the others."""
+    def is_split(self) -> bool:
+        """Whether the frozen layers can run separately from the others."""
         return False
 
     def below(self, tokens: Tensor, mask: Tensor) -> Below:
-        """What the frozen layers make of texts."""
+        """Run the frozen layers."""
         raise NotImplementedError
 
     def above(self, below: Below, mask: Tensor) -> Encoded:
-        """Encode texts from what the frozen layers made of them."""
+        """Run the layers above the frozen ones."""
         raise NotImplementedError
 
     @abstractmethod
     def layers(self) -> list[list[nn.Parameter]]:
-        """Parameters layer by layer, the lowest first: each may have a rate of its own or be frozen."""
+        """Return the parameters of each layer, the lowest first, for learning rates by layer."""
 
     @abstractmethod
     def embedding(self) -> nn.Module:
-        """The module that turns tokens into vectors."""
+        """Return the module that embeds tokens."""
 
     def tables(self) -> list[Tensor]:
-        """Parameters of which a step changes only some rows: their gradients are sparse."""
+        """Return the parameters with sparse gradients."""
         return []
 
     def plain(self) -> EncoderModule:
-        """The same encoder, made of parts that other runtimes know, after `embedding`; for prediction."""
+        """Return the same encoder for prediction, without operations that ONNX lacks."""
         return self
 
 
 class Dropout(nn.Module):
-    """Dropout drawn from the generator of the thread; none outside of `drawn_from`, or in evaluation.
+    """Dropout with the generator of the thread; the identity outside of `dropout_generator`, and in evaluation.
 
-    With it, what is dropped doesn't depend on which thread asks first. Kernels that ask for `p` and draw by themselves,
-    from the one generator of all threads, are told 0: transformers' attention is such a kernel in most families.
+    So the result doesn't depend on the order of the threads. `p` is 0 for kernels that read it and sample with torch's
+    global generator, as the attention of most transformers does.
     """
 
     p = 0.0
@@ -99,7 +85,7 @@ class Dropout(nn.Module):
         self.rate = float(rate)
 
     def forward(self, values: Tensor) -> Tensor:
-        """Drop some values and scale the others up."""
+        """Set some values to 0 and scale up the others."""
         generator = getattr(_here, "generator", None)
         if not self.training or self.rate == 0 or generator is None:
             return values
@@ -109,8 +95,8 @@ class Dropout(nn.Module):
 
 
 @contextmanager
-def drawn_from(generator: torch.Generator) -> Iterator[None]:
-    """Draw dropout from this generator, in this thread."""
+def dropout_generator(generator: torch.Generator) -> Iterator[None]:
+    """Use this generator for dropout in this thread."""
     _here.generator = generator
     try:
         yield
@@ -119,7 +105,7 @@ def drawn_from(generator: torch.Generator) -> Iterator[None]:
 
 
 def with_own_dropout(module: nn.Module) -> None:
-    """Put `Dropout` in the place of torch's dropout everywhere in a module."""
+    """Replace torch's dropout by `Dropout` everywhere in a module."""
     if isinstance(getattr(module, "attention_dropout", None), float):
         module.attention_dropout = 0.0  # type: ignore[assignment]
     for name, child in list(module.named_children()):
@@ -130,7 +116,7 @@ def with_own_dropout(module: nn.Module) -> None:
 
 
 def masked_mean(states: Tensor, mask: Tensor) -> Tensor:
-    """Mean of the states of each text."""
+    """Return the mean state of each text."""
     weights = mask.to(states.dtype)
     total: Tensor = (states * weights[:, :, None]).sum(dim=1)
     return total / weights.sum(dim=1, keepdim=True).clamp(min=1)

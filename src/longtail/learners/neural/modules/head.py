@@ -1,4 +1,4 @@
-"""What every head owes: a loss to be trained by, and a ranking of labels."""
+"""The base class of heads, and helpers to rank labels by their scores."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from abc import abstractmethod
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from longtail.engine.lanes import LANES
-from longtail.engine.topk import TopK
-from longtail.engine.topk_kernels import rank_block
+from longtail.kernels.lanes import LANES
+from longtail.kernels.selection import rank_block
+from longtail.kernels.types import Flags
 from longtail.learners.neural.modules.encoder import Encoded
+from longtail.topk import TopK
 
 
 class Truth(NamedTuple):
@@ -23,61 +23,56 @@ class Truth(NamedTuple):
     labels: Tensor
 
 
-class Candidates(NamedTuple):
-    """Labels of each row that a level above proposes, -1 for none, with the logarithm of its probability for each."""
+class ScoredCandidates(NamedTuple):
+    """Labels of each row that the level above proposes, -1 for none, with their log-probabilities."""
 
     labels: Tensor
     scores: Tensor
 
 
 class HeadModule(nn.Module):
-    """Scores labels for encoded texts.
-
-    Attributes
-    ----------
-    n_labels : int
-    """
+    """Scores labels for encoded texts."""
 
     n_labels: int
 
     @abstractmethod
-    def loss(self, encoded: Encoded, truth: Truth, share: float, candidates: Candidates | None) -> Tensor:
-        """Loss of each row; `share` is how much of the training is over, from 0 to 1."""
+    def loss(self, encoded: Encoded, truth: Truth, progress: float, candidates: ScoredCandidates | None) -> Tensor:
+        """Return the loss of each row; `progress` is the share of the training that is done."""
 
     @abstractmethod
-    def ranked(self, encoded: Encoded, k: int, allowed: npt.NDArray[np.bool_], candidates: Candidates | None) -> TopK:
-        """Rank the k best of the allowed labels for each row, by log-odds or what stands for them."""
+    def ranked(self, encoded: Encoded, k: int, allowed: Flags, candidates: ScoredCandidates | None) -> TopK:
+        """Return the k best allowed labels of each row, by log-odds."""
 
     @abstractmethod
     def log_odds(self, encoded: Encoded, labels: Tensor) -> Tensor:
-        """Scores of chosen labels, of shape (rows, labels), as `ranked` gives them."""
+        """Return the scores of chosen labels, of shape (rows, labels), the same as in `ranked`."""
 
     def tables(self) -> list[Tensor]:
-        """Parameters of which a step changes only some rows: their gradients are sparse."""
+        """Return the parameters with sparse gradients."""
         return []
 
 
 def table(rows: int, width: int, spread: float, sparse: bool) -> nn.Embedding:
-    """A row for each label, drawn at random; where few are used in a step, their gradients are sparse."""
+    """Return a table of random rows, with sparse gradients if a step uses few of them."""
     made = nn.Embedding(rows, width, sparse=sparse)
     nn.init.normal_(made.weight, std=spread)
     return made
 
 
-def top_of(scores: Tensor, k: int, allowed: npt.NDArray[np.bool_]) -> TopK:
-    """Rank by scores of all labels, of shape (rows, labels)."""
+def top_of(scores: Tensor, k: int, allowed: Flags) -> TopK:
+    """Return the k best allowed labels by scores of all labels, of shape (rows, labels)."""
     n, n_labels = scores.shape
     padded = np.full((n, -(-n_labels // LANES) * LANES), -np.inf, np.float32)
     padded[:, :n_labels] = scores.float().cpu().numpy()
     lanes = np.full(padded.shape[1], -1, np.int32)
     lanes[:n_labels] = np.arange(n_labels)
-    top = TopK(np.full((n, k), -1, np.int32), np.full((n, k), -np.inf, np.float32))
+    top = TopK.empty(n, k)
     rank_block(padded, lanes, allowed, top.labels, top.scores)
     return top
 
 
-def top_of_some(labels: Tensor, scores: Tensor, k: int, allowed: npt.NDArray[np.bool_]) -> TopK:
-    """Rank by scores of each row's own labels, -1 for none; each label stands once in a row."""
+def top_of_some(labels: Tensor, scores: Tensor, k: int, allowed: Flags) -> TopK:
+    """Return the k best allowed labels by scores of some labels per row, -1 for none."""
     chosen = labels.cpu().numpy().astype(np.int32)
     values = scores.float().cpu().numpy()
     is_out = (chosen < 0) | ~allowed[chosen]
@@ -90,13 +85,13 @@ def top_of_some(labels: Tensor, scores: Tensor, k: int, allowed: npt.NDArray[np.
 
 
 def log_odds_of(log_chances: Tensor) -> Tensor:
-    """Log-odds of a probability given by its logarithm."""
+    """Return the log-odds of log-probabilities."""
     below = log_chances.clamp(max=-1e-7)
     return below - torch.log(-torch.expm1(below))
 
 
 def are_own(labels: Tensor, truth: Truth) -> Tensor:
-    """1 where a row's label is one of its true ones."""
+    """Return 1 where a label of a row is one of its true ones, else 0."""
     n = len(labels)
     rows = torch.repeat_interleave(torch.arange(n, device=labels.device), truth.indptr.diff())
     wide = int(labels.max()) + 2 if labels.numel() else 1

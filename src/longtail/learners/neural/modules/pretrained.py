@@ -1,4 +1,4 @@
-"""Encoders of the library transformers: BERT, RoBERTa, XLNet and their kin."""
+"""Encoders of the library transformers, such as BERT, RoBERTa and XLNet."""
 
 from __future__ import annotations
 
@@ -11,15 +11,9 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from longtail.corpus.pretrained import longest_of
 from longtail.errors import InputError
-from longtail.learners.neural.modules.encoder import (
-    Below,
-    Encoded,
-    EncoderModule,
-    masked_mean,
-    with_own_dropout,
-)
+from longtail.features.pretrained import longest_of
+from longtail.learners.neural.modules.encoder import Below, Encoded, EncoderModule, masked_mean, with_own_dropout
 
 Pooling = Literal["cls", "mean"]
 
@@ -27,16 +21,10 @@ _here = threading.local()
 
 
 class PretrainedEncoder(EncoderModule):
-    """A transformer; its vector is the states of the [CLS] token in the last layers, side by side, or the mean state.
+    """A transformer; its vector is the concatenated [CLS] states of the last layers, or the mean state.
 
-    Parameters
-    ----------
-    model : PreTrainedModel
-    layers : int
-        Last layers whose [CLS] is taken.
-    pooling : {"cls", "mean"}
-    freeze : int
-        Lowest layers that are not trained, with the token embeddings if there are any; nothing is dropped in them.
+    `layers` is the number of last layers whose [CLS] states are used. The `freeze` lowest layers, and the token
+    embeddings below them, are not trained and have no dropout.
     """
 
     def __init__(self, model: Any, layers: int, pooling: Pooling, freeze: int) -> None:
@@ -62,7 +50,7 @@ class PretrainedEncoder(EncoderModule):
 
     @staticmethod
     def _unused(model: Any) -> None:
-        """Take out what has no part in the result, so that every trained parameter has a gradient."""
+        """Remove parts that don't affect the result, so that every trained parameter has a gradient."""
         if getattr(model, "pooler", None) is not None:
             model.pooler = None
         if hasattr(model, "mask_emb"):
@@ -70,11 +58,11 @@ class PretrainedEncoder(EncoderModule):
 
     @property
     def longest(self) -> int | None:
-        """Most tokens of a text; None for any number."""
+        """Maximum tokens of a text; None for any number."""
         return longest_of(self.model.config)
 
     def forward(self, tokens: Tensor, mask: Tensor) -> Encoded:
-        """Encode texts; XLNet, whose [CLS] is last, gets its padding on the left."""
+        """Encode texts; XLNet, whose [CLS] token is last, is padded on the left."""
         if self.is_xlnet:
             tokens, mask = _shifted(tokens, mask, self.padding)
         with _marks() as marks:
@@ -90,29 +78,29 @@ class PretrainedEncoder(EncoderModule):
         return Encoded(states, mask, torch.cat([*marks[len(marks) - self.taken : -1], last], dim=1))
 
     @property
-    def is_parted(self) -> bool:
-        """Whether what the frozen layers make can be kept, so that only the others run."""
+    def is_split(self) -> bool:
+        """Whether the frozen layers can run separately from the others."""
         families = ("deberta", "deberta-v2", "mpnet")  # their layers need more than the states of those below
         stack = getattr(getattr(self.model, "encoder", None), "layer", None)
         is_stack = isinstance(stack, nn.ModuleList) and hasattr(self.model, "embeddings")
         return is_stack and self.frozen > 0 and self.model.config.model_type not in families
 
     def below(self, tokens: Tensor, mask: Tensor) -> Below:
-        """What the frozen layers make of texts."""
+        """Run the frozen layers."""
         with _marks() as marks:
-            states = self._parted()[0](input_ids=tokens, attention_mask=mask.to(torch.long)).last_hidden_state
+            states = self._split()[0](input_ids=tokens, attention_mask=mask.to(torch.long)).last_hidden_state
         own = self.model.config.num_hidden_layers - self.frozen
         needed = marks[len(marks) - max(self.taken - own, 0) :] if self.pooling == "cls" else []
         return Below(states, torch.stack(needed, dim=1) if needed else states[:, :0])
 
     def above(self, below: Below, mask: Tensor) -> Encoded:
-        """Encode texts from what the frozen layers made of them."""
+        """Run the layers above the frozen ones."""
         with _marks() as marks:
-            states = self._parted()[1](inputs_embeds=below.states, attention_mask=mask.to(torch.long)).last_hidden_state
+            states = self._split()[1](inputs_embeds=below.states, attention_mask=mask.to(torch.long)).last_hidden_state
         return self._encoded(states, mask, [*below.marks.unbind(dim=1), *marks])
 
     def train(self, mode: bool = True) -> PretrainedEncoder:
-        """Set the mode of the layers that are trained."""
+        """Set the mode of the trained layers; frozen ones stay in evaluation mode."""
         super().train(mode)
         for part in self._frozen_parts():
             part.eval()
@@ -124,8 +112,8 @@ class PretrainedEncoder(EncoderModule):
         embedded = getattr(self.model, "embeddings", None)
         return [self.embedding() if embedded is None else embedded, *self._blocks()[: self.frozen]]
 
-    def _parted(self) -> tuple[Any, Any]:
-        """Two models that share this one's layers: one up to the last frozen layer, one from there on."""
+    def _split(self) -> tuple[Any, Any]:
+        """Return two models that share this one's layers: the frozen ones, and those above."""
         if self._halves is None:
             lower, upper = _shallow(self.model), _shallow(self.model)
             for half, some in ((lower, slice(None, self.frozen)), (upper, slice(self.frozen, None))):
@@ -146,7 +134,7 @@ class PretrainedEncoder(EncoderModule):
         return max(stacks, key=len, default=nn.ModuleList())
 
     def layers(self) -> list[list[nn.Parameter]]:
-        """Embeddings, then each block; what belongs to no block goes with the last one."""
+        """Return the embeddings, then each block; parameters of no block go with the last one."""
         blocks = [list(block.parameters()) for block in self._blocks()]
         if not blocks:
             raise InputError(f"The encoder {type(self.model).__name__} has no layers that can be told apart.")
@@ -158,20 +146,20 @@ class PretrainedEncoder(EncoderModule):
         return [embedded, *blocks]
 
     def embedding(self) -> nn.Module:
-        """Embeddings of the tokens."""
+        """Return the token embeddings."""
         found: nn.Module = self.model.get_input_embeddings()
         return found
 
 
 class _Given(nn.Module):
-    """Stands in the place of the embeddings of a model that is given states instead of tokens."""
+    """Replaces the embeddings of a model that is given states instead of tokens."""
 
     def forward(self, *, inputs_embeds: Tensor, **others: Any) -> Tensor:
         return inputs_embeds
 
 
 def _shallow(module: Any) -> Any:
-    """Another module with the same parts."""
+    """Return another module with the same parts."""
     found = copy.copy(module)
     found._modules = dict(module._modules)
     return found
@@ -179,7 +167,7 @@ def _shallow(module: Any) -> Any:
 
 @contextmanager
 def _marks() -> Iterator[list[Tensor]]:
-    """States of the [CLS] token in all layers that run meanwhile, in this thread."""
+    """Collect the states of the [CLS] token in all layers that this thread runs inside."""
     _here.marks = marks = list[Tensor]()
     try:
         yield marks

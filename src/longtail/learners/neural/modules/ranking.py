@@ -1,20 +1,18 @@
-"""Scores as inner products of text and label, of all labels or of those in the clusters that are retrieved first."""
+"""Inner products of text and label vectors, of all labels or of those in retrieved clusters."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import embedding_bag, logsigmoid
 
-from longtail.engine.topk import TopK
+from longtail.kernels.types import Flags
 from longtail.learners.neural.modules.encoder import Dropout, Encoded
 from longtail.learners.neural.modules.head import (
-    Candidates,
     HeadModule,
+    ScoredCandidates,
     Truth,
     are_own,
     log_odds_of,
@@ -22,11 +20,12 @@ from longtail.learners.neural.modules.head import (
     top_of,
     top_of_some,
 )
-from longtail.learners.neural.modules.losses import Loss, dense_truth
+from longtail.learners.neural.modules.losses import NetworkLoss, dense_truth
+from longtail.topk import TopK
 
 
 class LabelWords(NamedTuple):
-    """Words of each label's text: those of label l are ``words[indptr[l] : indptr[l + 1]]``, of `n_words` in all."""
+    """Words of label texts: those of label l are ``words[indptr[l] : indptr[l + 1]]``, out of `n_words` words."""
 
     indptr: Tensor
     words: Tensor
@@ -34,16 +33,9 @@ class LabelWords(NamedTuple):
 
 
 class LabelVectors(nn.Module):
-    """A vector for each label: one of its own beside the mean of the vectors of its text's words.
+    """A vector per label: its own, concatenated with the mean vector of the words of its text.
 
-    Parameters
-    ----------
-    n_labels : int
-    dimensions : int
-        Of both together; a half each where there are words.
-    words : LabelWords or None
-    sparse : bool
-        Whether a step changes the vectors of few labels.
+    `dimensions` is the total width, of which the words have half; with `sparse`, a step uses few labels.
     """
 
     def __init__(self, n_labels: int, dimensions: int, words: LabelWords | None, sparse: bool) -> None:
@@ -63,7 +55,7 @@ class LabelVectors(nn.Module):
         self.bias.weight.data[:, 0] = biases
 
     def all(self) -> tuple[Tensor, Tensor]:
-        """Vectors and biases of all labels."""
+        """Return vectors and biases of all labels."""
         if self.words is None:
             return self.own.weight, self.bias.weight[:, 0]
         indptr, listed = self.get_buffer("indptr"), self.get_buffer("listed")
@@ -71,7 +63,7 @@ class LabelVectors(nn.Module):
         return torch.cat([self.own.weight, texts], dim=1), self.bias.weight[:, 0]
 
     def some(self, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """Vectors and biases of labels, of whatever shape."""
+        """Return vectors and biases of labels, in an array of any shape."""
         own: Tensor = self.own(labels)
         bias = self.bias(labels)[..., 0]
         if self.words is None:
@@ -86,31 +78,19 @@ class LabelVectors(nn.Module):
         return torch.cat([own, texts[places].reshape(*labels.shape, texts.shape[1])], dim=-1), bias
 
     def tables(self) -> list[Tensor]:
-        """Parameters with sparse gradients."""
+        """Return the parameters with sparse gradients."""
         if not self.sparse:
             return []
         return [part.weight for part in (self.own, self.bias, self.words) if part is not None]
 
 
 class FlatRanking(HeadModule):
-    """Every label's inner product with the text, projected.
-
-    Parameters
-    ----------
-    vector_width : int
-        Of the texts.
-    vectors : LabelVectors
-    dropout : float
-        Of the texts.
-    loss : Loss
-    costs : Tensor or None
-        Of each label where it is true.
-    """
+    """The inner product of each label vector with the projected text vector."""
 
     costs: Tensor | None
 
     def __init__(
-        self, vector_width: int, vectors: LabelVectors, dropout: float, loss: Loss, costs: Tensor | None
+        self, vector_width: int, vectors: LabelVectors, dropout: float, loss: NetworkLoss, costs: Tensor | None
     ) -> None:
         super().__init__()
         self.vectors, self.measure, self.dropout = vectors, loss, Dropout(dropout)
@@ -118,16 +98,16 @@ class FlatRanking(HeadModule):
         self.n_labels = vectors.own.num_embeddings
         self.register_buffer("costs", costs, persistent=False)
 
-    def loss(self, encoded: Encoded, truth: Truth, share: float, candidates: Candidates | None) -> Tensor:
-        """Loss over all labels."""
+    def loss(self, encoded: Encoded, truth: Truth, progress: float, candidates: ScoredCandidates | None) -> Tensor:
+        """Return the loss over all labels."""
         return self.measure(self._scores(encoded), dense_truth(*truth, self.n_labels), None, self.costs)
 
-    def ranked(self, encoded: Encoded, k: int, allowed: npt.NDArray[np.bool_], candidates: Candidates | None) -> TopK:
-        """Rank all labels."""
+    def ranked(self, encoded: Encoded, k: int, allowed: Flags, candidates: ScoredCandidates | None) -> TopK:
+        """Return the k best of all labels."""
         return top_of(self._scores(encoded), k, allowed)
 
     def log_odds(self, encoded: Encoded, labels: Tensor) -> Tensor:
-        """Scores of chosen labels."""
+        """Return the scores of chosen labels."""
         return self._scores(encoded)[:, labels]
 
     def _scores(self, encoded: Encoded) -> Tensor:
@@ -136,33 +116,12 @@ class FlatRanking(HeadModule):
         return scores + bias
 
 
-class Clusters(NamedTuple):
-    """Clusters of labels: the one of each label, -1 for none, and the labels of each, -1 where there are no more."""
-
-    of_label: Tensor
-    labels: Tensor
-
-
 class ClusteredRanking(HeadModule):
     """A retriever of clusters, and a ranker of the labels in those that it retrieves, trained together.
 
-    Parameters
-    ----------
-    vector_width : int
-    vectors : LabelVectors
-        With sparse gradients.
-    clusters : Clusters
-    retrieved : int
-        Clusters that are looked into.
-    dropout : float
-    loss : Loss
-        Of both.
-    multiplied : bool
-        Whether scores stand for probabilities, so that the retriever's are multiplied in; otherwise the ranker alone
-        decides among what is retrieved.
-    ramp : bool
-        Whether the ranker's weight rises from 0 to 0.5 over the training as in equation (9); it is 0.5 if not.
-    costs, cluster_costs : Tensor or None
+    `of_label` is the cluster of each label, -1 for none, and `members` the labels of each cluster, padded with -1. With
+    `multiplied`, probabilities of the ranker are multiplied by those of the retriever; otherwise the ranker alone
+    orders what is retrieved. With `ramp`, its weight rises from 0 to 0.5 as in equation 9; else it is 0.5.
     """
 
     costs: Tensor | None
@@ -174,10 +133,11 @@ class ClusteredRanking(HeadModule):
         self,
         vector_width: int,
         vectors: LabelVectors,
-        clusters: Clusters,
+        of_label: Tensor,
+        members: Tensor,
         retrieved: int,
         dropout: float,
-        loss: Loss,
+        loss: NetworkLoss,
         multiplied: bool,
         ramp: bool,
         costs: Tensor | None,
@@ -186,32 +146,34 @@ class ClusteredRanking(HeadModule):
         super().__init__()
         self.vectors, self.measure, self.multiplied, self.ramp = vectors, loss, multiplied, ramp
         self.dropout = Dropout(dropout)
-        self.n_labels, self.retrieved = vectors.own.num_embeddings, min(retrieved, len(clusters.labels))
-        self.retrieve = nn.Linear(vector_width, len(clusters.labels))
+        self.n_labels, self.retrieved = vectors.own.num_embeddings, min(retrieved, len(members))
+        self.retrieve = nn.Linear(vector_width, len(members))
         self.project = nn.Linear(vector_width, vectors.dimensions)
-        self.register_buffer("of_label", clusters.of_label)
-        self.register_buffer("members", clusters.labels)
+        self.register_buffer("of_label", of_label)
+        self.register_buffer("members", members)
         self.register_buffer("costs", costs, persistent=False)
         self.register_buffer("cluster_costs", cluster_costs, persistent=False)
 
-    def loss(self, encoded: Encoded, truth: Truth, share: float, candidates: Candidates | None) -> Tensor:
-        """Equation (9): that of the retriever, and that of the ranker over what is retrieved and the true clusters."""
+    def loss(self, encoded: Encoded, truth: Truth, progress: float, candidates: ScoredCandidates | None) -> Tensor:
+        """Return equation 9: the losses of the retriever, and of the ranker over retrieved and true clusters."""
         vector = self.dropout(encoded.vector)
         scores = self.retrieve(vector)
+        # The retriever: all clusters are scored, those with a true label are true.
         own = dense_truth(truth.indptr, self.of_label[truth.labels], len(self.members))
         retrieving = self.measure(scores, own, None, self.cluster_costs)
+        # The ranker: labels of the best clusters and of all true ones.
         wanted = own.sum(dim=1).clamp(min=self.retrieved)
         chosen = (scores.detach() + own * 1e4).topk(int(wanted.max()), dim=1).indices
-        is_looked_into = torch.arange(chosen.shape[1], device=own.device) < wanted[:, None]
-        labels = torch.where(is_looked_into[:, :, None], self.members[chosen], -1).flatten(1)
+        is_chosen = torch.arange(chosen.shape[1], device=own.device) < wanted[:, None]
+        labels = torch.where(is_chosen[:, :, None], self.members[chosen], -1).flatten(1)
         is_own = are_own(labels, truth)
         costs = None if self.costs is None else self.costs[labels.clamp(min=0)]
         ranking = self.measure(self._label_scores(vector, labels), is_own, labels >= 0, costs)
-        weight = 0.5 * share if self.ramp else 0.5
+        weight = 0.5 * progress if self.ramp else 0.5
         return (1 - weight) * retrieving + weight * ranking
 
-    def ranked(self, encoded: Encoded, k: int, allowed: npt.NDArray[np.bool_], candidates: Candidates | None) -> TopK:
-        """Rank the labels of the best clusters among those with an allowed label."""
+    def ranked(self, encoded: Encoded, k: int, allowed: Flags, candidates: ScoredCandidates | None) -> TopK:
+        """Return the k best labels in the best clusters among those with an allowed label."""
         members = self.members.cpu().numpy()
         has_allowed = torch.from_numpy((allowed[members] & (members >= 0)).any(axis=1)).to(self.members.device)
         scores = self.retrieve(encoded.vector).masked_fill(~has_allowed, -torch.inf)
@@ -221,7 +183,7 @@ class ClusteredRanking(HeadModule):
         return top_of_some(labels, self._combined(above, self._label_scores(encoded.vector, labels)), k, allowed)
 
     def log_odds(self, encoded: Encoded, labels: Tensor) -> Tensor:
-        """Scores of chosen labels, whether their clusters would be retrieved or not."""
+        """Return the scores of chosen labels, whether or not their clusters would be retrieved."""
         above = self.retrieve(encoded.vector)[:, self.of_label[labels]]
         vectors, bias = self.vectors.all()
         own = self.project(encoded.vector) @ vectors[labels].T + bias[labels]
@@ -231,7 +193,7 @@ class ClusteredRanking(HeadModule):
         return log_odds_of(logsigmoid(above) + logsigmoid(own)) if self.multiplied else own
 
     def retrieved_labels(self, encoded: Encoded) -> Tensor:
-        """Labels of the best clusters of each row, best cluster first; -1 for none."""
+        """Return the labels of the best clusters of each row, best cluster first, padded with -1."""
         best = self.retrieve(encoded.vector).topk(self.retrieved, dim=1).indices
         return self.members[best].flatten(1)
 
@@ -240,5 +202,5 @@ class ClusteredRanking(HeadModule):
         return torch.einsum("nd,nmd->nm", self.project(vector), vectors) + bias
 
     def tables(self) -> list[Tensor]:
-        """Vectors of the labels."""
+        """Return the vectors of the labels."""
         return self.vectors.tables()

@@ -13,17 +13,9 @@ from longtail.learners.neural.modules.encoder import Dropout, Encoded, EncoderMo
 
 
 class WordTable(nn.Module):
-    """Vectors of the words that were seen in training; others share the vector of what isn't known.
+    """Vectors of the words that occur in training; all other words share one vector.
 
-    Parameters
-    ----------
-    places : Tensor of int64
-        The row of each word in the table, by its id; -1 for words that were not seen.
-    n_words : int
-        Words that were seen; the row behind theirs is that of the others.
-    width : int
-    trained : bool
-        Whether the vectors change.
+    `places` is the row of each word id in the table, -1 for words that don't occur, which share row `n_words`.
     """
 
     places: Tensor
@@ -42,56 +34,51 @@ class WordTable(nn.Module):
         return json.dumps(shape)
 
     def rows(self, tokens: Tensor) -> Tensor:
-        """The row of each token in the table."""
+        """Return the row of each token in the table."""
         size = len(self.places)
         found = self.places[tokens.clamp(max=size - 1)]
         return torch.where((tokens < size) & (found >= 0), found, self.n_words)
 
     def forward(self, tokens: Tensor, mask: Tensor) -> Tensor:
-        """Vectors of words, 0 where there is none."""
+        """Embed words; 0 where there is none."""
         vectors: Tensor = self.table(self.rows(tokens))
         return vectors * mask[:, :, None]
 
-    def tables(self) -> list[Tensor]:
-        """The table, if it is trained: a step changes the rows of its own words."""
-        return [self.table.weight] if self.table.weight.requires_grad else []
 
+class WordEncoder(EncoderModule):
+    """An encoder over a table of words, with a single layer unless a subclass has more."""
 
-class BiLSTMEncoder(EncoderModule):
-    """A bidirectional LSTM with learned first states over word vectors; its vector is the mean state.
-
-    Parameters
-    ----------
-    words : WordTable
-    hidden : int
-        Of each direction.
-    depth : int
-        Layers.
-    dropout : float
-        Of the word vectors.
-    state_dropout : float
-        Of the states.
-    """
-
-    def __init__(
-        self,
-        words: WordTable,
-        hidden: int,
-        depth: int,
-        dropout: float,
-        state_dropout: float,
-    ) -> None:
+    def __init__(self, words: WordTable) -> None:
         super().__init__()
-        self.words, dimensions = words, words.table.embedding_dim
-        self.lstm = nn.LSTM(dimensions, hidden, depth, batch_first=True, bidirectional=True)
+        self.words, self.config = words, words.config
+
+    def layers(self) -> list[list[nn.Parameter]]:
+        """Return all parameters as one layer."""
+        return [list(self.parameters())]
+
+    def embedding(self) -> nn.Module:
+        """Return the table of words."""
+        return self.words
+
+    def tables(self) -> list[Tensor]:
+        """Return the word vectors if they are trained."""
+        weight = self.words.table.weight
+        return [weight] if weight.requires_grad else []
+
+
+class BiLSTMEncoder(WordEncoder):
+    """A bidirectional LSTM with learned initial states over word vectors; its vector is the mean state."""
+
+    def __init__(self, words: WordTable, hidden: int, depth: int, dropout: float, state_dropout: float) -> None:
+        super().__init__(words)
+        self.lstm = nn.LSTM(words.table.embedding_dim, hidden, depth, batch_first=True, bidirectional=True)
         self.first_hidden = nn.Parameter(torch.zeros(2 * depth, 1, hidden))
         self.first_cell = nn.Parameter(torch.zeros(2 * depth, 1, hidden))
         self.dropout, self.state_dropout = Dropout(dropout), Dropout(state_dropout)
         self.width = self.vector_width = 2 * hidden
-        self.config = words.config
 
     def forward(self, tokens: Tensor, mask: Tensor) -> Encoded:
-        """Encode texts; each is read up to its own end from both sides."""
+        """Encode texts; both directions read each text up to its own end."""
         vectors = self.dropout(self.words(tokens, mask))
         n, lengths = len(tokens), mask.sum(dim=1).cpu()
         first = (self.first_hidden.repeat(1, n, 1), self.first_cell.repeat(1, n, 1))
@@ -102,35 +89,22 @@ class BiLSTMEncoder(EncoderModule):
         return Encoded(states, mask, masked_mean(states, mask))
 
     def layers(self) -> list[list[nn.Parameter]]:
-        """Word vectors, then the LSTM."""
+        """Return the word vectors, then the LSTM."""
         return [list(self.words.parameters()), [*self.lstm.parameters(), self.first_hidden, self.first_cell]]
 
-    def embedding(self) -> nn.Module:
-        """The word vectors."""
-        return self.words
-
-    def tables(self) -> list[Tensor]:
-        """Word vectors."""
-        return self.words.tables()
-
     def plain(self) -> EncoderModule:
-        """Without packed sequences."""
+        """Return it without packed sequences."""
         return UnpackedBiLSTM(self)
 
 
-class UnpackedBiLSTM(EncoderModule):
-    """What a `BiLSTMEncoder` does, without packed sequences, which other runtimes don't know; for prediction.
+class UnpackedBiLSTM(WordEncoder):
+    """A `BiLSTMEncoder` for prediction, without packed sequences, which ONNX lacks.
 
-    Each direction of each layer is an LSTM of its own; the one that reads backwards gets every text turned around.
-
-    Parameters
-    ----------
-    encoder : BiLSTMEncoder
+    Each direction of each layer is a separate LSTM; the backward ones read every text reversed.
     """
 
     def __init__(self, encoder: BiLSTMEncoder) -> None:
-        super().__init__()
-        self.words, self.config = encoder.words, encoder.config
+        super().__init__(encoder.words)
         self.width, self.vector_width = encoder.width, encoder.vector_width
         self.first_hidden, self.first_cell = encoder.first_hidden, encoder.first_cell
         lstm = encoder.lstm
@@ -146,8 +120,8 @@ class UnpackedBiLSTM(EncoderModule):
     def forward(self, tokens: Tensor, mask: Tensor) -> Encoded:
         """Encode texts."""
         states = self.words(tokens, mask)
-        n, places = tokens.shape
-        lengths, order = mask.sum(dim=1, keepdim=True), torch.arange(places, device=tokens.device)[None]
+        n, length = tokens.shape
+        lengths, order = mask.sum(dim=1, keepdim=True), torch.arange(length, device=tokens.device)[None]
         turned = torch.where(order < lengths, lengths - 1 - order, order)
         for number in range(0, len(self.directions), 2):
             found = []
@@ -162,58 +136,28 @@ class UnpackedBiLSTM(EncoderModule):
             states = torch.cat(found, dim=2) * mask[:, :, None]
         return Encoded(states, mask, masked_mean(states, mask))
 
-    def layers(self) -> list[list[nn.Parameter]]:
-        """All that it has; it isn't trained."""
-        return [list(self.parameters())]
-
-    def embedding(self) -> nn.Module:
-        """The word vectors."""
-        return self.words
-
 
 def _reordered(states: Tensor, order: Tensor) -> Tensor:
     return states.gather(1, order[:, :, None].expand(-1, -1, states.shape[2]))
 
 
-class CNNEncoder(EncoderModule):
-    """Convolutions of several sizes over word vectors, each pooled by its largest value in some parts of the text.
-
-    Parameters
-    ----------
-    words : WordTable
-    filters : int
-        Of each size.
-    sizes : sequence of int
-        Words that a convolution sees.
-    parts : int
-        Parts of a text that are pooled apart: dynamic max pooling.
-    hidden : int
-        Width of the layer that makes the vector of the pooled values.
-    dropout : float
-        Of the word vectors.
-    """
+class CNNEncoder(WordEncoder):
+    """Convolutions of several sizes over word vectors, with dynamic max pooling over `parts` parts of a text."""
 
     def __init__(
-        self,
-        words: WordTable,
-        filters: int,
-        sizes: Sequence[int],
-        parts: int,
-        hidden: int,
-        dropout: float,
+        self, words: WordTable, filters: int, sizes: Sequence[int], parts: int, hidden: int, dropout: float
     ) -> None:
-        super().__init__()
-        self.words, dimensions = words, words.table.embedding_dim
-        self.convolutions = nn.ModuleList(nn.Conv1d(dimensions, filters, size) for size in sizes)
+        super().__init__(words)
+        width = words.table.embedding_dim
+        self.convolutions = nn.ModuleList(nn.Conv1d(width, filters, size) for size in sizes)
         self.parts = parts
         self.pads = [((size - 1) // 2, size - 1 - (size - 1) // 2) for size in sizes]
         self.width, self.vector_width = filters * len(sizes), hidden
         self.bottleneck = nn.Linear(self.width * parts, hidden)
         self.dropout = Dropout(dropout)
-        self.config = words.config
 
     def forward(self, tokens: Tensor, mask: Tensor) -> Encoded:
-        """Encode texts; what stands behind the end of one is 0 and never pooled."""
+        """Encode texts; padding is 0 and never pooled."""
         vectors = self.dropout(self.words(tokens, mask)).transpose(1, 2)
         pairs = zip(self.convolutions, self.pads, strict=True)
         states = torch.cat([layer(nn.functional.pad(vectors, pad)) for layer, pad in pairs], dim=1).transpose(1, 2)
@@ -221,10 +165,10 @@ class CNNEncoder(EncoderModule):
         return Encoded(states.relu(), mask, self.bottleneck(pooled).relu())
 
     def _pooled(self, states: Tensor, mask: Tensor) -> Tensor:
-        """The largest value of each filter in each part of a text, 0 in parts without a word.
+        """Maximum of each filter in each part of a text, 0 in parts without a word.
 
-        The places of a part are gathered as whole rows: a step takes two thirds of the time that it takes
-        with `scatter_reduce`, which goes value by value.
+        The words of a part are gathered as whole rows: a training step takes two thirds of the time that it takes
+        with `scatter_reduce`.
         """
         n, places, width = states.shape
         lengths = mask.sum(dim=1, keepdim=True).clamp(min=1)
@@ -238,15 +182,7 @@ class CNNEncoder(EncoderModule):
         return best.transpose(1, 2).reshape(n, width * self.parts)
 
     def layers(self) -> list[list[nn.Parameter]]:
-        """Word vectors, convolutions, and the layer above."""
+        """Return the word vectors, the convolutions, and the layer above."""
         return [
             list(self.words.parameters()), list(self.convolutions.parameters()), list(self.bottleneck.parameters())
         ]  # fmt: skip
-
-    def embedding(self) -> nn.Module:
-        """The word vectors."""
-        return self.words
-
-    def tables(self) -> list[Tensor]:
-        """Word vectors."""
-        return self.words.tables()

@@ -1,0 +1,32 @@
+from longtail import datasets as datasets
+from longtail.config import config_context as config_context
+from longtail.config import get_config as get_config
+from longtail.config import set_config as set_config
+from longtail.data import Dataset as Dataset
+from longtail.errors import Interrupted as Interrupted
+from longtail.errors import LongtailError as LongtailError
+from longtail.features import Tfidf as Tfidf
+from longtail.learners import Blend as Blend
+from longtail.learners import EmbeddingClassifier as EmbeddingClassifier
+from longtail.learners import InstanceForest as InstanceForest
+from longtail.learners import LabelTree as LabelTree
+from longtail.learners import Learner as Learner
+from longtail.learners import OneVsRest as OneVsRest
+from longtail.learners import Popularity as Popularity
+from longtail.learners import TextLearner as TextLearner
+from longtail.metrics import evaluate as evaluate
+from longtail.propensity import JainPropensity as JainPropensity
+from longtail.recipes import recipe as recipe
+from longtail.rerank import CentroidReranker as CentroidReranker
+from longtail.rerank import RankNet as RankNet
+from longtail.rerank import Stacked as Stacked
+from longtail.rerank import TailDial as TailDial
+from longtail.rerank import TAug as TAug
+from longtail.runtime.block_file import resumable as resumable
+from longtail.runtime.progress import show_progress as show_progress
+from longtail.runtime.ray.engine import use_engine as use_engine
+from longtail.store import Model as Model
+from longtail.store import load as load
+from longtail.topk import TopK as TopK
+
+__version__: str

@@ -1,1 +1,0 @@
-"""Numbers that the papers printed, one file a paper; `longtail.app.reproduce.papers` reads them."""

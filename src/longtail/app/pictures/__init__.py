@@ -1,1 +1,0 @@
-"""Pictures that the commands draw: each a function that takes results and gives a matplotlib Figure."""

@@ -1,1 +1,0 @@
-"""`longtail serve`: models behind an HTTP API, with a page to question them."""

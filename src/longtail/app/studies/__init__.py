@@ -1,1 +1,0 @@
-"""Experiments in which the truth is known."""

@@ -1,0 +1,198 @@
+"""Values of arguments, parsed and checked before any work starts."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Iterable
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from longtail.cli.console import step
+from longtail.errors import InputError, ParameterError
+
+if TYPE_CHECKING:
+    from longtail.data import Dataset
+    from longtail.propensity import JainPropensity
+    from longtail.store import Model
+
+
+Number = TypeVar("Number", int, float)
+_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
+_PYTHON = {"None": None, "True": True, "False": False}
+
+
+def parse_settings(settings: Iterable[str]) -> dict[str, Any]:
+    """Read ``name=value`` pairs: values are JSON, None, True, False or else text; a dot leads to a nested parameter.
+
+    Examples
+    --------
+    >>> parse_settings(["C=0.5", "weighting.beta=0.99", "loss=hinge"])
+    {'C': 0.5, 'weighting__beta': 0.99, 'loss': 'hinge'}
+    """
+    parsed: dict[str, Any] = {}
+    for setting in settings:
+        name, equals, text = setting.partition("=")
+        name = name.strip().replace(".", "__")
+        if not equals or not name:
+            raise ParameterError("--set", setting, "must be name=value")
+        if name in parsed:
+            raise ParameterError("--set", setting, f"must give {name} only once")
+        try:
+            parsed[name] = json.loads(text)
+        except ValueError:
+            parsed[name] = _PYTHON.get(text.strip(), text.strip())
+    return parsed
+
+
+def parse_cutoffs(given: Iterable[str] | None) -> tuple[int, ...]:
+    """Read the cutoffs k of metrics: 1, 3 and 5 by default.
+
+    Examples
+    --------
+    >>> parse_cutoffs(["1, 3", "10"]), parse_cutoffs(None)
+    ((1, 3, 10), (1, 3, 5))
+    """
+    text = "1,3,5" if given is None else ",".join(given)
+    ks = parse_numbers(text, int)
+    if not ks or min(ks) < 1:
+        raise ParameterError("-k", text, "must be integers of at least 1, separated by commas, such as 1,3,5")
+    return tuple(dict.fromkeys(ks))
+
+
+def parse_numbers(text: str, kind: Callable[[str], Number]) -> list[Number]:
+    """Read numbers separated by commas; an empty list where one of them is not a number.
+
+    Examples
+    --------
+    >>> parse_numbers("0.5, 1", float), parse_numbers("0.5, x", float)
+    ([0.5, 1.0], [])
+    """
+    try:
+        return [kind(part) for part in text.split(",")]
+    except ValueError:
+        return []
+
+
+def parse_recipes(text: str) -> list[str]:
+    """Read the names of recipes separated by commas, each once.
+
+    Examples
+    --------
+    >>> parse_recipes("dismec, pw-dismec")
+    ['dismec', 'pw-dismec']
+    """
+    from longtail.recipes import find
+
+    names = parse_names(text)
+    if not names:
+        raise ParameterError("--recipes", text, "must be names of recipes, separated by commas")
+    for name in names:
+        find(name)
+    return names
+
+
+def parse_seconds(text: str, option: str) -> float:
+    """Read a time such as 90s, 10m or 2h, in seconds.
+
+    Examples
+    --------
+    >>> parse_seconds("1.5m", "--budget")
+    90.0
+    """
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh]?)", text.strip())
+    if not found or not float(found[1]):
+        raise ParameterError(option, text, "must be a time such as 90s, 10m or 2h; a number alone is seconds")
+    return float(found[1]) * _SECONDS[found[2] or "s"]
+
+
+def parse_names(text: str) -> list[str]:
+    """Read names separated by commas, each once.
+
+    Examples
+    --------
+    >>> parse_names("one, two,,one")
+    ['one', 'two']
+    """
+    return list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+
+
+def parse_propensity(text: str) -> JainPropensity:
+    """Read constants A,B, the name of a data set with published ones, or a file that longtail propensity fit saved."""
+    from longtail.propensity import PRESETS, JainPropensity, preset, read_propensity
+
+    if Path(text).is_file():
+        return read_propensity(text)
+    try:
+        if "," not in text:
+            return preset(text)
+        a, b = (float(part) for part in text.split(","))
+        propensity = JainPropensity(a=a, b=b)
+        propensity.inverse([0, 1], 3)
+        return propensity
+    except ValueError:
+        close = get_close_matches(text, PRESETS, n=1)
+        hint = f" (did you mean {close[0]}?)" if close else ""
+        raise ParameterError(
+            "--propensity",
+            text,
+            "must be A,B, two numbers with A at least 0 and B above 0, such as 0.55,1.5, "
+            f"the name of a data set with published constants{hint}, or a file that longtail propensity fit saved",
+        ) from None
+
+
+def propensity_for(text: str | None, source: str) -> JainPropensity:
+    """Return the propensity model of the option, else the published one of the training data, else the default."""
+    from longtail.recipes.compose import published_propensity
+
+    return parse_propensity(text) if text else published_propensity(source)
+
+
+def parse_tail(text: str) -> float | Literal["auto"]:
+    """Read the position of the tail dial.
+
+    Examples
+    --------
+    >>> parse_tail("0.5"), parse_tail("auto")
+    (0.5, 'auto')
+    """
+    if text == "auto":
+        return "auto"
+    try:
+        tail = float(text)
+    except ValueError:
+        tail = -1.0
+    if not 0 <= tail <= 1:
+        raise ParameterError("--tail", text, "must be a number from 0 to 1, or auto")
+    return tail
+
+
+def check_out_file(path: Path, *endings: str, option: str = "--out") -> None:
+    """Refuse a file that can't be written, or whose name has another ending."""
+    if endings and path.suffix.lower() not in endings:
+        raise ParameterError(option, str(path), f"must end in {' or '.join(endings)}")
+    if path.is_dir():
+        raise InputError("is a directory: give the name of a file.", path=path)
+    if not path.resolve().parent.is_dir():
+        raise InputError(f"can't be written: {path.resolve().parent} is not a directory.", path=path)
+
+
+def check_not_input(source: str | Path, out: Path) -> None:
+    """Refuse to overwrite the input."""
+    if out.exists() and os.path.exists(source) and os.path.samefile(source, out):
+        raise InputError("is both the input and the output: give another name.", path=out)
+
+
+def read(source: str, **options: Any) -> Dataset:
+    """Load a data set; options are those of `longtail.data.load`."""
+    from longtail.data import load
+
+    with step(f"reading {source}"):
+        return load(source, **options)
+
+
+def capped(k: int, model: Model) -> int:
+    """Return k, or the number of labels where that is less: more would only be padding."""
+    return min(k, max(model.n_labels, 1))

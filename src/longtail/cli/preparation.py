@@ -1,0 +1,81 @@
+"""What `longtail train` and `longtail estimate` share: the training rows, and a learner that is ready for them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from longtail.cli.arguments import read
+from longtail.errors import InputError, ParameterError
+from longtail.recipes.compose import FEATURES, label_texts_of
+
+if TYPE_CHECKING:
+    from longtail.data import Dataset
+    from longtail.learners import Learner, TextLearner
+
+
+def prepare(
+    plan: TextLearner, parameters: dict[str, Any], source: str, tree: Path | None, label_texts: str | None
+) -> tuple[Learner, Any, Dataset]:
+    """Read the training rows; return the learner for them, the rows as it takes them, and the data set."""
+    from longtail.features import Tokens
+
+    dataset = read(source)
+    if not dataset.Y.nnz:
+        raise InputError("has no labels: there is nothing to learn.", path=source)
+    _set_label_data(plan, dataset, tree, label_texts)
+    if dataset.X is not None:
+        for name in parameters:
+            if name == "features" or name.startswith(FEATURES):
+                raise ParameterError(name, parameters[name], f"is for texts, and {source} holds features")
+        if not isinstance(plan.features, Tokens) and plan.learner is not None:
+            return plan.learner, dataset.X, dataset
+    if dataset.texts is None:
+        raise InputError("holds features, and the recipe takes texts: give rows with texts.", path=source)
+    return plan, dataset.texts, dataset
+
+
+def _set_label_data(plan: TextLearner, dataset: Dataset, tree: Path | None, label_texts: str | None) -> None:
+    """Give the learner the label tree and the label texts of the options."""
+    tree_at = next((path for path, part in plan.parts() if "tree" in part.get_params(deep=False)), None)
+    texts_at = label_texts_of(plan)
+    if label_texts is None and texts_at is not None and dataset.label_names is not None:
+        label_texts = "names"
+    if label_texts == "none":
+        label_texts = None
+    found: dict[str, Any] = {}
+    if tree is not None:
+        if tree_at is None:
+            raise ParameterError("--tree", str(tree), "is for recipes of label trees; longtail recipes lists them")
+        from longtail.data import read_hierarchy
+
+        names = dataset.label_names or [str(label) for label in range(dataset.n_labels)]
+        found[f"{tree_at}tree"] = read_hierarchy(tree).pairs(names)
+    if label_texts is not None:
+        if tree_at is None and texts_at is None:
+            what = "is for recipes of label trees, and for xgrank and its forms"
+            raise ParameterError("--label-texts", label_texts, what)
+        found[texts_at or f"{tree_at}representation"] = _label_texts(label_texts, dataset)
+    if found:
+        plan.set_params(**found)
+        plan._check_parameters()
+
+
+def _label_texts(source: str, dataset: Dataset) -> list[str]:
+    """Return the label names, or one text per label and line of a file."""
+    if source == "names":
+        if dataset.label_names is None:
+            raise ParameterError("--label-texts", source, "must be a file, because the labels have no names")
+        return list(dataset.label_names)
+    path = Path(source)
+    if not path.is_file():
+        raise InputError("is not a file: give a file with one text per label, or 'names'.", path=path)
+    from longtail.data.readers.label_names import read_names
+
+    texts = read_names(path)
+    if len(texts) != dataset.n_labels:
+        lines = f"{len(texts):,} line" + "s" * (len(texts) != 1)
+        raise InputError(
+            f"has {lines}, and the data set {dataset.n_labels:,} labels: give one line per label.", path=source
+        )
+    return texts

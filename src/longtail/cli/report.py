@@ -1,0 +1,60 @@
+"""`longtail report`: models side by side on the same test rows, as an HTML page."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from longtail.cli.arguments import check_not_input, check_out_file, read
+from longtail.cli.console import guarded, note, run_settings, step
+from longtail.cli.options import Seed, TestRows, Threads
+
+
+@guarded
+def report(
+    models: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="MODEL", help="Directories of one to six models of the same labels.", show_default=False
+        ),
+    ],
+    test: TestRows,
+    out: Annotated[
+        Path, typer.Option("--out", metavar="FILE", help="HTML file to write, such as report.html.", show_default=False)
+    ],
+    resamples: Annotated[int, typer.Option(min=2, help="Bootstrap resamples for the intervals.")] = 1000,
+    seed: Seed = 0,
+    threads: Threads = None,
+) -> None:
+    """Compare models on labelled rows in an HTML page.
+
+    Writes one self-contained HTML file with pictures and tables: metrics with intervals, results by label frequency, \
+label frequencies and propensities, weights, calibration, training, and the documents and labels with the best and \
+the worst predictions.
+    """
+    with step("making the report", outcome="Nothing was written."):
+        from datetime import datetime
+
+        from longtail.report import gather, load_models, shared_names, write
+
+        check_out_file(out, ".html", ".htm")
+        check_not_input(test, out)
+        loaded = load_models(models)
+        dataset = read(test, label_names=shared_names(loaded))
+        with run_settings(threads=threads):
+            results = gather(
+                loaded,
+                dataset,
+                test="/".join(Path(test).parts[-2:]) if os.path.exists(test) else test,
+                directories=dict(zip(loaded, models, strict=True)),
+                resamples=resamples,
+                random_state=seed,
+            )
+        write(results, out, made=datetime.now())
+    note(
+        f"Wrote {out}: {len(loaded)} {'model' if len(loaded) == 1 else 'models'}, {dataset.n_rows:,} rows, "
+        f"{out.stat().st_size / 1e6:,.1f} MB."
+    )

@@ -1,0 +1,205 @@
+"""`longtail train`: from a data set to a saved model."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from longtail.cli.arguments import parse_settings, parse_tail, propensity_for
+from longtail.cli.console import guarded, is_first, note, output, output_json, run_settings, step
+from longtail.cli.options import (
+    AsJson,
+    Cluster,
+    LabelTexts,
+    MemoryLimit,
+    NewModel,
+    OwnTree,
+    PropensityConstants,
+    Recipe,
+    Seed,
+    Settings,
+    Threads,
+    TrainRows,
+)
+from longtail.errors import ParameterError
+
+if TYPE_CHECKING:
+    from longtail.learners import Learner
+
+
+@guarded
+def train(
+    recipe: Recipe,
+    train: TrainRows,
+    out: NewModel,
+    settings: Settings = None,
+    propensity: PropensityConstants = None,
+    tree: OwnTree = None,
+    label_texts: LabelTexts = None,
+    tail: Annotated[
+        str | None,
+        typer.Option(
+            metavar="T|auto",
+            help="Position of the tail dial, from 0 to 1: higher values rank rare labels higher. auto finds the best "
+            "position on a tenth of the rows; training then takes two to three times as long.",
+        ),
+    ] = None,
+    threads: Threads = None,
+    seed: Seed = 0,
+    memory_limit: MemoryLimit = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Resume an interrupted run of the same command from what it finished.")
+    ] = False,
+    cluster: Cluster = None,
+    as_json: AsJson = False,
+) -> None:
+    """Train a recipe on a data set and save the model."""
+    unfinished = out.resolve().with_name(out.resolve().name + ".unfinished")
+    with step("preparing", outcome=lambda: _outcome(unfinished, resume)):
+        from longtail.cli.preparation import prepare
+        from longtail.recipes.compose import compose
+        from longtail.store import Model
+        from longtail.store.manifest import check_target
+
+        parameters, dial = parse_settings(settings or []), None if tail is None else parse_tail(tail)
+        if dial is not None and {"tail", "first"} & set(parameters):
+            raise ParameterError("--tail", tail, "and --set tail or first are given: give only one of them")
+        known = propensity_for(propensity, train)
+        plan = compose(recipe, parameters, known, random_state=seed, tail=dial)
+        if is_first():
+            check_target(out)
+        with run_settings(cluster, threads, memory_limit), _watched(memory_limit):
+            learner, rows, dataset = prepare(plan, parameters, train, tree, label_texts)
+            with _resumable(unfinished, resume):
+                start = time.perf_counter()
+                with step("training"), _compilation_noted():
+                    learner._fit_unchecked(rows, dataset.Y)  # compose has checked the parameters
+                if not is_first():
+                    return
+                figures = {
+                    "seconds": round(time.perf_counter() - start, 3), "rows": dataset.n_rows,
+                    "features": learner.n_features_in_, "labels": dataset.n_labels, **_stage_figures(learner),
+                }  # fmt: skip
+                training = {**figures, "data": dataset.name}
+                model = Model(
+                    learner, label_names=dataset.label_names, propensity=known, recipe=recipe, training=training
+                )
+                with step("saving the model"):  # finished blocks are kept until it is saved
+                    model.save(out)
+    _report(recipe, learner, figures, out, as_json)
+
+
+def _outcome(unfinished: Path, resume: bool) -> str:
+    kept = unfinished.is_dir() and any(unfinished.iterdir())
+    how = "The same command resumes from there." if resume else "Add --resume to the command to resume from there."
+    return "No model was written." + (f" {how}" if kept else "")
+
+
+@contextmanager
+def _watched(memory_limit: str | None) -> Iterator[None]:
+    """Note whether the memory limit was exceeded."""
+    if memory_limit is None:
+        yield
+        return
+    from longtail.config import parse_memory
+    from longtail.runtime.memory import watched_command
+
+    with watched_command() as watch:
+        yield
+    if is_first() and watch.peak > parse_memory(memory_limit):
+        note(f"The memory limit of {memory_limit} was exceeded: the peak was {watch.peak / 1e6:,.0f} MB.")
+
+
+@contextmanager
+def _resumable(unfinished: Path, resume: bool) -> Iterator[None]:
+    """Keep finished blocks in a directory until the model is saved, and resume from those of an earlier run."""
+    from longtail.runtime.block_file import holds_blocks_only, resumable
+
+    has_blocks = unfinished.is_dir() and any(unfinished.iterdir())
+    if is_first() and resume:
+        note(
+            f"Looking in {unfinished.name} for what an interrupted run had finished."
+            if has_blocks
+            else f"There is nothing to resume in {unfinished.name}: training starts from the beginning."
+        )
+    elif is_first() and has_blocks and holds_blocks_only(unfinished):
+        note(
+            "Starting from the beginning: what an interrupted run had finished is discarded. With --resume, a run with "
+            "the same data and the same parameters resumes from it."
+        )
+    with resumable(unfinished, restart=is_first() and not resume, discard=is_first()):
+        yield
+
+
+@contextmanager
+def _compilation_noted() -> Iterator[None]:
+    """Note that kernels are compiled, where they are not in the cache."""
+    from numba.core import event
+
+    class Compilation(event.Listener):
+        is_noted = not is_first()
+
+        def on_start(self, event: object) -> None:
+            if not self.is_noted:
+                self.is_noted = True
+                note("Compiling kernels, once per machine.")
+
+        def on_end(self, event: object) -> None:
+            pass
+
+    with event.install_listener("numba:compile", Compilation()):
+        yield
+
+
+def _stage_figures(learner: Learner) -> dict[str, float]:
+    """Return the position of the tail dial, and the recall of a network's first stage, where there are such parts."""
+    figures: dict[str, float] = {}
+    dial = next((vars(part) for _, part in learner.parts(fitted=True) if hasattr(part, "first_")), None)
+    if dial is not None:
+        figures["tail"] = dial["tail_"]
+        if dial["first_"] != dial["tail_"]:
+            figures["first"] = dial["first_"]
+    if _are_tokens(learner):
+        from longtail.learners import NeuralClassifier
+
+        network = learner.find(NeuralClassifier)
+        if network is not None and network.recall_ < 1:
+            figures["recall"] = round(network.recall_, 4)
+    return figures
+
+
+def _are_tokens(learner: Learner) -> bool:
+    from longtail.features import Tokens
+
+    return isinstance(getattr(learner, "features_", None), Tokens)
+
+
+def _report(recipe: str, learner: Learner, figures: dict[str, Any], out: Path, as_json: bool) -> None:
+    from longtail.runtime.memory import peak_memory
+
+    figures["peak_memory_mb"] = round(peak_memory() / 1e6, 1)
+    figures["model_mb"] = round(sum(file.stat().st_size for file in out.iterdir()) / 1e6, 3)
+    if as_json:
+        output_json(figures)
+        note(f"Saved to {out}.")
+        return
+    width = (
+        f" of up to {figures['features']:,} tokens" if _are_tokens(learner) else f", {figures['features']:,} features"
+    )
+    lines = [
+        f"Trained {recipe} on {figures['rows']:,} rows{width} and {figures['labels']:,} labels "
+        f"in {figures['seconds']:,.1f} s.",
+        f"Saved {figures['model_mb']:,.1f} MB to {out}; peak memory {figures['peak_memory_mb']:,.0f} MB.",
+    ]
+    if "recall" in figures:
+        lines.append(f"The retrieving stage finds {100 * figures['recall']:.1f} % of the true labels.")
+    if "first" in figures:
+        lines.append(f"The tail dial is at {figures['first']:g} for rank 1, and at {figures['tail']:g} for the others.")
+    elif "tail" in figures:
+        lines.append(f"The tail dial is at {figures['tail']:g}.")
+    output("\n".join(lines))

@@ -1,0 +1,1 @@
+"""Readers and writers of data sets, one file per format."""

@@ -1,1 +1,0 @@
-"""Where work runs: kernels, the thread pool, progress bars and top-k selection."""

@@ -1,0 +1,43 @@
+"""Lists of texts as input, and their tags for scikit-learn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from longtail.errors import InputError
+
+
+def as_texts(texts: Iterable[str], *, name: str = "texts") -> list[str]:
+    """Return texts as a list; refuse a single text, a matrix and values that are not strings.
+
+    Examples
+    --------
+    >>> as_texts(("one", "two"))
+    ['one', 'two']
+    """
+    if isinstance(texts, str | bytes):
+        raise InputError(f"{name} must be a list of texts, got one text: put it in a list.")
+    if not isinstance(texts, Iterable) or getattr(texts, "ndim", 1) != 1:
+        raise InputError(f"{name} must be a list of texts, got {type(texts).__name__}: give one text per row.")
+    listed = texts if isinstance(texts, list) else list(texts)
+    if not set(map(type, listed)) <= {str}:
+        for row, text in enumerate(listed):
+            if not isinstance(text, str):
+                raise InputError(f"{name}[{row}] must be a text, got {type(text).__name__}: convert it to str.")
+    return listed
+
+
+class TextInput:
+    """Mixin of transformers whose input is a list of texts."""
+
+    def fit_transform(self, texts: Iterable[str], y: Any = None) -> Any:
+        """Fit to training texts and return what `transform` returns for them."""
+        listed = as_texts(texts)
+        return self.fit(listed).transform(listed)  # type: ignore[attr-defined]
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()  # type: ignore[misc]
+        tags.input_tags.string = True
+        tags.input_tags.two_d_array = False
+        return tags

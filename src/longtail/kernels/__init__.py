@@ -1,0 +1,1 @@
+"""Numba kernels that several learners share: arrays in, arrays out."""

@@ -1,0 +1,103 @@
+"""Base class of the learners around another learner."""
+
+from __future__ import annotations
+
+import copy
+import math
+from abc import abstractmethod
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.utils import get_tags
+from sklearn.utils.validation import check_is_fitted
+
+from longtail.errors import InputError, ParameterError
+from longtail.learners.base import Learner
+from longtail.propensity import get_propensity
+
+
+class GrowsTrees(Learner):
+    """A learner that can grow more trees in the forest inside it."""
+
+    learner: Learner | None
+    learner_: Learner
+
+    def add_trees(self, X: Any, y: Any, trees: int) -> Self:
+        """Grow more trees in the fitted learner inside, and leave the others unchanged; see `InstanceForest.add_trees`.
+
+        When it fails or is interrupted, the learner stays as it was.
+        """
+        grown = self._grown("add_trees", "trees over rows to add to", X, y, trees)
+        with self._whole_or_unchanged():
+            self.learner, self.learner_ = clone(grown), grown
+            self.n_rows_, self.label_counts_ = grown.n_rows_, grown.label_counts_
+        return self
+
+    def _grown(self, method: str, what: str, X: Any, *arguments: Any) -> Learner:
+        """Copy of the learner inside after a call of one of its methods."""
+        check_is_fitted(self, "n_labels_")
+        grown: Any = copy.copy(self.learner_)
+        if not hasattr(grown, method):
+            raise InputError(f"{type(grown).__name__} has no {what}: refit on all rows.")
+        getattr(grown, method)(self._check_rows(X), *arguments)
+        return grown  # type: ignore[no-any-return]
+
+
+class GrowsLabels(GrowsTrees):
+    """A learner that can also learn new labels in the learner inside it."""
+
+    def add_labels(self, X: Any, y: Any) -> Self:
+        """Learn new labels in the learner inside, and leave the others unchanged; see `OneVsRest.add_labels`."""
+        grown = self._grown("add_labels", "support for new labels", X, y)
+        with self._whole_or_unchanged():
+            self.learner_, self.n_labels_, self.label_counts_ = grown, grown.n_labels_, grown.label_counts_
+        return self
+
+
+class MetaLearner(Learner):
+    """A learner around another one, its parameter `learner`; a subclass defines the default for None."""
+
+    learner: Learner | None
+
+    @abstractmethod
+    def _default(self) -> Learner:
+        """Return the learner for None."""
+
+    def _base(self) -> Learner:
+        """Return a new unfitted copy of the learner inside."""
+        made: Learner = self._default() if self.learner is None else clone(self.learner)
+        return made
+
+    def _default_features(self) -> Any:
+        return self._base()._default_features()
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        get_propensity(getattr(self, "propensity", None))
+        check_learner(self)
+        self._base()._check_parameters()
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters by name; those of the learner can be set even while it is the default None."""
+        if self.learner is None and "learner" not in params and any(name.startswith("learner__") for name in params):
+            self.learner = self._default()
+        super().set_params(**params)
+        return self
+
+
+def check_learner(wrapper: Learner, name: str = "learner") -> None:
+    """Raise a ParameterError unless a parameter of a learner is a learner over matrices or None."""
+    learner = getattr(wrapper, name)
+    if learner is not None and not isinstance(learner, Learner):
+        hint = ": give the learner of the model" if isinstance(getattr(learner, "learner", None), Learner) else ""
+        raise ParameterError(name, type(learner).__name__, f"must be a learner or None{hint}")
+    if learner is not None and get_tags(learner).input_tags.string:
+        takes_texts = get_tags(wrapper).input_tags.string
+        outside = "give the one inside" if takes_texts else f"put {type(wrapper).__name__} into"
+        raise ParameterError(name, learner, f"must take a matrix: {outside} the learner over texts")
+
+
+def probability_threshold(learner: Learner) -> float:
+    """Decision threshold of a learner on the scale of probabilities."""
+    return math.exp(float(learner._log_scores(np.array([learner._decision_threshold]))[0]))

@@ -1,0 +1,104 @@
+"""Formatting of numbers and names in reports."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from longtail.metrics import Interval
+
+_LONGEST_TEXT, _LONGEST_NAME = 320, 80
+_UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]+")
+
+
+def percent(value: float) -> str:
+    """Format a percentage as `longtail evaluate` does."""
+    return f"{value:.2f}"
+
+
+def percents(value: float) -> str:
+    """Format a percentage with a percent sign and a no-break space."""
+    return f"{percent(value)}\N{NO-BREAK SPACE}%"
+
+
+def share(part: float) -> str:
+    """Format a fraction as an integer percentage.
+
+    Examples
+    --------
+    >>> share(0.951).split()
+    ['95', '%']
+    """
+    return f"{100 * part:.0f}\N{NO-BREAK SPACE}%"
+
+
+def span(interval: Interval) -> str:
+    """Format the bounds of an interval.
+
+    Examples
+    --------
+    >>> span(Interval(50.0, 48.126, 51.9))
+    '48.13–51.90'
+    """
+    return f"{percent(interval.low)}–{percent(interval.high)}"
+
+
+def listing(names: Sequence[str]) -> str:
+    """Join names with commas and "and".
+
+    Examples
+    --------
+    >>> listing(["a", "b", "c"]), listing(["a"])
+    ('a, b and c', 'a')
+    """
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def rows_of(counts: tuple[int, int]) -> str:
+    """Format a range of training counts.
+
+    Examples
+    --------
+    >>> rows_of((3, 3)), rows_of((20, 1000))
+    ('3', '20–1,000')
+    """
+    low, high = counts
+    return f"{low:,}" if low == high else f"{low:,}–{high:,}"
+
+
+def training_rows(counts: tuple[int, int]) -> str:
+    """Format a range of training counts with its unit.
+
+    Examples
+    --------
+    >>> training_rows((1, 1)), training_rows((0, 1))
+    ('1 training row', '0–1 training rows')
+    """
+    return f"{rows_of(counts)} training {'row' if counts == (1, 1) else 'rows'}"
+
+
+def shorten(text: str, longest: int = _LONGEST_TEXT) -> str:
+    """Return the beginning of a text on one line, cut between words where possible, without unprintable characters.
+
+    Examples
+    --------
+    >>> shorten("one  two\\nthree", 9)
+    'one two …'
+    """
+    line = " ".join(_UNSAFE.sub(" ", text[: 4 * longest]).split())
+    if len(line) <= longest:
+        return line
+    cut = line[: longest - 1]
+    words = cut.rpartition(" ")[0]
+    return (words + " …") if len(words) > longest // 2 else cut + "…"
+
+
+def label_name(names: Sequence[str] | None, label: int) -> str:
+    """Return the name of a label for a page: shortened, or its id where it has none.
+
+    Examples
+    --------
+    >>> label_name(["red\\nships"], 0), label_name(None, 7)
+    ('red ships', 'label 7')
+    """
+    return (shorten(names[label], _LONGEST_NAME) if names is not None else "") or f"label {label}"

@@ -1,0 +1,151 @@
+"""Propensity models: the base class, the model of Jain et al. 2016, and propensities given per label."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from math import log
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import BaseEstimator
+
+from longtail.errors import InputError, ParameterError
+from longtail.validation import Integer, Number, check
+
+
+class Propensity(BaseEstimator, ABC):
+    """A model of p_l = P(label l was recorded | label l is true), one number per label.
+
+    This is equation 1 of Qaraei et al. 2021; equation 2, that no false label is recorded, is assumed. Subclasses
+    implement `inverse`.
+    """
+
+    @abstractmethod
+    def inverse(self, label_counts: npt.ArrayLike, n_rows: int) -> npt.NDArray[np.float64]:
+        """Return 1 / p of each label: finite and at least 1.
+
+        Parameters
+        ----------
+        label_counts : array-like, shape (L,)
+            Training rows of each label, 0 for unseen labels; at a tree node, of each cluster.
+        n_rows : int
+            Training rows, with or without labels.
+        """
+
+    def propensities(self, label_counts: npt.ArrayLike, n_rows: int) -> npt.NDArray[np.float64]:
+        """Return the propensity p of each label, above 0 and at most 1; for parameters see `inverse`."""
+        return 1.0 / self.inverse(label_counts, n_rows)
+
+
+class JainPropensity(Propensity):
+    """Rare labels are recorded less often: p = 1 / (1 + C (n + B)^-A) with C = (ln N - 1)(B + 1)^A.
+
+    n is the training count of the label (or of a cluster of labels in a tree) and N the number of training rows:
+    equation 1 of Jain et al. 2016 and equation 3 of Qaraei et al. 2021. With fewer than three rows, where C would be
+    negative, every p is 1.
+
+    Parameters
+    ----------
+    a : float
+        A, how steeply propensity rises with the count; at least 0.
+    b : float
+        B, the count from which it rises; above 0. The defaults are the paper's for data sets without an estimate of
+        their own; see `preset` for others.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> JainPropensity().propensities([1], 50)
+    array([0.25562222])
+    >>> JainPropensity(a=0.6, b=2.6).inverse([1, 10, 1000], 490_449).round(2)
+    array([13.1 ,  6.71,  1.41])
+
+    References
+    ----------
+    Jain, Prabhu, Varma: Extreme Multi-label Loss Functions for Recommendation, Tagging, Ranking & Other Missing Label
+    Applications. KDD 2016, section 5.
+    """
+
+    def __init__(self, *, a: float = 0.55, b: float = 1.5) -> None:
+        self.a = a
+        self.b = b
+
+    def inverse(self, label_counts: npt.ArrayLike, n_rows: int) -> npt.NDArray[np.float64]:
+        """Return 1 / p of each label, 1 + C (n + B)^-A; see `Propensity.inverse`."""
+        counts = check_counts(label_counts, n_rows)
+        self._check_parameters()
+        with np.errstate(over="ignore"):
+            odds = max(log(n_rows) - 1.0, 0.0) * ((self.b + 1.0) / (counts + self.b)) ** self.a
+        if not np.isfinite(odds).all():
+            raise ParameterError("a", self.a, f"is too large with b = {self.b}: some propensities vanish")
+        return 1.0 + odds
+
+    def _check_parameters(self) -> None:
+        check("a", self.a, Number(low=0))
+        check("b", self.b, Number(above=0))
+
+
+class GivenPropensity(Propensity):
+    """One known propensity per label, whatever the counts; clusters of labels, as in a tree, are refused.
+
+    Parameters
+    ----------
+    values : array-like, shape (L,)
+        Propensities above 0 and at most 1, in the order of the labels. Further labels without training rows, as in a
+        test set, get the smallest of them.
+
+    Examples
+    --------
+    >>> known = GivenPropensity(values=[0.5, 1.0])
+    >>> known.inverse([10, 3], 100)
+    array([2., 1.])
+    >>> known.inverse([10, 3, 0], 100)
+    array([2., 1., 2.])
+    """
+
+    def __init__(self, *, values: npt.ArrayLike) -> None:
+        self.values = values
+
+    def inverse(self, label_counts: npt.ArrayLike, n_rows: int) -> npt.NDArray[np.float64]:
+        """Return 1 / p of each label; further labels must have counts of 0. See `Propensity.inverse`."""
+        counts = check_counts(label_counts, n_rows)
+        values = np.asarray(self.values)
+        if values.ndim != 1 or (values.size and values.dtype.kind not in "biuf"):
+            raise ParameterError("values", self.values, "must be a flat array with one propensity per label")
+        values = values.astype(np.float64)
+        n_new = len(counts) - len(values)
+        if n_new < 0 or counts[len(values) :].any() or (n_new and not len(values)):
+            raise ParameterError("len(values)", len(values), f"must equal the number of labels ({len(counts)})")
+        with np.errstate(divide="ignore", over="ignore"):
+            inverse = 1.0 / values
+        wrong = ~((values <= 1.0) & (inverse >= 1.0) & np.isfinite(inverse))
+        if wrong.any():
+            label = int(wrong.argmax())
+            raise ParameterError(f"values[{label}]", float(values[label]), "must be above 0 and at most 1")
+        return np.append(inverse, np.full(n_new, inverse.max())) if n_new else inverse
+
+
+def check_counts(label_counts: npt.ArrayLike, n_rows: Any) -> npt.NDArray[np.float64]:
+    """Return the counts as float64; refuse counts that are negative or above `n_rows`.
+
+    Examples
+    --------
+    >>> check_counts([3, 0], 10)
+    array([3., 0.])
+    >>> check_counts([3, 12], 10)
+    Traceback (most recent call last):
+    ...
+    longtail.errors.InputError: label_counts has 12 for label 1 among 10 rows: count the rows of each label.
+    """
+    check("n_rows", n_rows, Integer(1, 2**63 - 1))
+    counts = np.asarray(label_counts)
+    if counts.ndim != 1 or (counts.size and counts.dtype.kind not in "biuf"):
+        raise InputError("label_counts must be a flat array with one number per label.")
+    wrong = ~((counts >= 0) & (counts <= n_rows))
+    if wrong.any():
+        label = int(wrong.argmax())
+        raise InputError(
+            f"label_counts has {counts[label]:g} for label {label} among {n_rows} rows: count the rows of each label."
+        )
+    return counts.astype(np.float64)

@@ -1,0 +1,136 @@
+"""Recipes with settings, composed and checked before any data is read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from longtail.errors import ParameterError
+
+if TYPE_CHECKING:
+    from longtail.learners import Learner, TextLearner
+    from longtail.propensity import JainPropensity
+
+FEATURES = "features__"
+_AROUND = ("ips", "ranknet", "taug")
+
+
+@contextmanager
+def _as_given() -> Iterator[None]:
+    """Write parameters in errors as the command line does, with dots."""
+    try:
+        yield
+    except ParameterError as error:
+        error.args = (str(error).replace("__", "."),)
+        raise
+
+
+@_as_given()
+def compose(
+    recipe: str,
+    parameters: dict[str, Any],
+    propensity: JainPropensity,
+    *,
+    random_state: int = 0,
+    tail: float | str | None = None,
+) -> TextLearner:
+    """Compose and check a learner over texts; for data with features, its inner learner is used alone."""
+    from longtail.learners import TextLearner
+    from longtail.learners.text import get_features
+    from longtail.recipes import configure, find
+
+    learner = dialled(find(recipe).build(propensity), tail, propensity)
+    for _, inner in learner.parts():
+        if "random_state" in inner.get_params(deep=False):
+            inner.set_params(random_state=random_state)
+    settings: dict[bool, dict[str, Any]] = {True: {}, False: {}}  # of the features, of the learner
+    given: dict[str, str] = {}
+    for name, value in parameters.items():
+        of_features = name.startswith(FEATURES)
+        is_own = name in learner.get_params()
+        key = name if is_own else name.removeprefix(FEATURES if of_features else "learner__")
+        if not of_features and key in given:
+            raise ParameterError(name, value, f"sets the same as {given[key]}: give only one of them")
+        given[key] = name
+        settings[of_features][key] = value
+    named = settings[False].pop("features", None)
+    configure(learner, settings[False], propensity)
+    features = learner._default_features() if named is None else get_features(named)
+    configure(features, settings[True])
+    plan = TextLearner(features=features, learner=learner)
+    plan._check_parameters()
+    return plan
+
+
+def plan_of(
+    recipe: str,
+    settings: Mapping[str, Any],
+    propensity: Any,
+    *,
+    random_state: int = 0,
+    label_names: Sequence[str] | None = None,
+    tail: float | None = None,
+) -> TextLearner:
+    """Compose a recipe with settings named as in ``--set``; networks that read label texts get the label names."""
+    parameters = {name.replace(".", "__"): value for name, value in settings.items()}
+    plan = compose(recipe, parameters, propensity, random_state=random_state, tail=tail)
+    where = label_texts_of(plan)
+    if where is not None and label_names is not None:
+        plan.set_params(**{where: list(label_names)})
+    return plan
+
+
+def inner_recipe(recipe: str) -> str:
+    """Return a recipe without its wrappers.
+
+    Examples
+    --------
+    >>> [inner_recipe(name) for name in ("ranknet+taug+bonsai", "glas+ranknet", "pw-dismec")]
+    ['bonsai', 'glas', 'pw-dismec']
+    """
+    return next((part for part in reversed(recipe.split("+")) if part not in _AROUND), recipe)
+
+
+def is_network(recipe: str) -> bool:
+    """Return whether a recipe is a network over texts, also inside wrappers.
+
+    Examples
+    --------
+    >>> [is_network(name) for name in ("xgrank", "ranknet+xml-cnn", "glas", "bonsai")]
+    [True, True, False, False]
+    """
+    from longtail.recipes.networks import NETWORKS
+
+    return inner_recipe(recipe) in {network.name for network in NETWORKS}
+
+
+def label_texts_of(plan: TextLearner) -> str | None:
+    """Return the name of the parameter that takes label texts, also of inner learners; None where there is none."""
+    return next(
+        (f"{path}label_texts" for path, part in plan.parts() if getattr(part, "reads_label_texts", False)), None
+    )
+
+
+def dialled(learner: Learner, tail: float | str | None, propensity: JainPropensity) -> Learner:
+    """Set the tail dial of a learner, or put a tail dial around it."""
+    if tail is None:
+        return learner
+    from longtail.rerank import TailDial
+
+    if isinstance(learner, TailDial):
+        return learner.set_params(tail=tail, first=None)
+    return TailDial(learner=learner, tail=tail, propensity=propensity)  # type: ignore[arg-type]
+
+
+def published_propensity(source: str) -> JainPropensity:
+    """Return the propensity model with the constants of a data set, or the default ones for a file."""
+    from longtail.data.registry import parse_name
+    from longtail.propensity import JainPropensity
+
+    named = None if Path(source).is_file() else parse_name(source)
+    if named is None:
+        return JainPropensity()
+    a, b = named[0].propensity
+    return JainPropensity(a=a, b=b)

@@ -1,0 +1,13 @@
+from longtail.learners.norms import label_norms as label_norms
+from longtail.rerank.centroid_reranker import CentroidReranker as CentroidReranker
+from longtail.rerank.centroids import LabelCentroids as LabelCentroids
+from longtail.rerank.diagnosis import Diagnosis as Diagnosis
+from longtail.rerank.diagnosis import diagnose as diagnose
+from longtail.rerank.dial import DialPoint as DialPoint
+from longtail.rerank.dial import TailDial as TailDial
+from longtail.rerank.dial import choose_tail as choose_tail
+from longtail.rerank.dial import dial_curve as dial_curve
+from longtail.rerank.normalisation import normalised as normalised
+from longtail.rerank.ranknet import RankNet as RankNet
+from longtail.rerank.stacking import Stacked as Stacked
+from longtail.rerank.taug import TAug as TAug

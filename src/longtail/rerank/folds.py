@@ -1,0 +1,58 @@
+"""Out-of-fold predictions, on which re-rankers are trained."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.base import clone
+
+from longtail.data.sparse import chosen_rows
+from longtail.kernels.types import Int64, UInt8
+from longtail.learners import Learner
+from longtail.metrics.ranking import are_true
+from longtail.topk import TopK
+
+_ROWS_AT_ONCE = 1 << 15
+
+
+class OutOfFoldCandidates(NamedTuple):
+    """The best labels of training rows, with scores from 0 to 1, and 1 in `truth` for those that are true."""
+
+    top: TopK
+    truth: UInt8
+
+
+def with_probabilities(learner: Learner, top: TopK) -> TopK:
+    """Return scores on the scale of probabilities, 0 for padding; values above 1, such as mean gains, are clipped."""
+    with np.errstate(invalid="ignore"):
+        scores = np.exp(learner._log_scores(top.scores))
+    return TopK(top.labels, np.where(top.labels >= 0, np.minimum(scores, 1), np.float32(0)).astype(np.float32))
+
+
+def out_of_fold(
+    learner: Learner, X: sp.csr_array, Y: sp.csr_array, *, folds: int, candidates: int, seed: int
+) -> OutOfFoldCandidates:
+    """Split the rows into folds and rank the labels of each by a copy of a learner, trained on the others.
+
+    With one fold, it is trained on all rows: its scores are then too high on these rows.
+    """
+    n = X.shape[0]
+    k = min(candidates, max(Y.shape[1], 1))
+    top = TopK(np.full((n, k), -1, np.int32), np.zeros((n, k), np.float32))
+    fold = fold_numbers(n, folds, seed)
+    for number in range(fold.max() + 1):
+        held_out = np.flatnonzero(fold == number)
+        others = np.flatnonzero(fold != number) if fold.max() > 0 else held_out
+        fitted: Learner = clone(learner)._fit_checked(chosen_rows(X, others), Y[others])
+        for first in range(0, len(held_out), _ROWS_AT_ONCE):
+            part = held_out[first : first + _ROWS_AT_ONCE]
+            found = with_probabilities(fitted, fitted._topk(chosen_rows(X, part), k, None))
+            top.labels[part], top.scores[part] = found.labels, found.scores
+    return OutOfFoldCandidates(top, are_true(top.labels, Y))
+
+
+def fold_numbers(n_rows: int, folds: int, seed: int) -> Int64:
+    """Return a random fold for each row; at most as many folds as rows."""
+    return np.random.default_rng(seed).permutation(n_rows) % max(min(folds, n_rows), 1)

@@ -1,0 +1,115 @@
+"""Tau-normalisation of the labels' classifiers."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from longtail.errors import InputError
+from longtail.kernels.lanes import LANES, to_bfloat16, widened
+from longtail.kernels.types import Array, Float32, Float64
+from longtail.learners import BlockWeights, ChunkWeights, LabelTree, Learner, OneVsRest
+from longtail.learners.norms import label_norms, lane_norms
+from longtail.validation import Number, OneOf, check
+
+BiasChoice = Literal["scaled", "kept"]
+
+
+def normalised(learner: Learner, power: float = 1.0, *, bias: BiasChoice = "scaled") -> Learner:
+    """Return a copy of a fitted learner in which each label's weights are divided by their norm to a power.
+
+    All are multiplied by the median norm to that power, so that the median label keeps its weights. Nothing is trained,
+    and unchanged parts are shared with the learner.
+
+    Parameters
+    ----------
+    learner : Learner
+        A fitted `OneVsRest` or `LabelTree`, or a learner around one; in a tree only the labels' weights in the leaves
+        change.
+    power : float
+        From 0, no change, to 1, all norms the same.
+    bias : {"scaled", "kept"}
+        "scaled" divides the bias too, as in the paper: the whole score of a label is multiplied, and its sign stays.
+        "kept" leaves the bias unchanged.
+
+    Returns
+    -------
+    Learner
+        Of the same class; can be saved.
+
+    References
+    ----------
+    Kang, Xie, Rohrbach, Yan, Gordo, Feng and Kalantidis: Decoupling Representation and Classifier for Long-tailed
+    Recognition. ICLR 2020: tau-normalisation.
+
+    Examples
+    --------
+    >>> from longtail import OneVsRest
+    >>> X, Y = [[1, 0], [0, 1], [1, 1], [2, 1]], [[1, 0], [0, 1], [1, 1], [1, 0]]
+    >>> even = label_norms(normalised(OneVsRest(precision="float32").fit(X, Y)))
+    >>> bool(abs(even[0] - even[1]) < 1e-6)
+    True
+    """
+    check("power", power, Number(low=0, high=1))
+    check("bias", bias, OneOf(*get_args(BiasChoice)))
+    norms = label_norms(learner)
+    usable = np.empty(0) if norms is None else norms[norms > 0]
+    middle = float(np.median(usable)) if len(usable) else 1.0
+    made: Learner = _normalised(learner, middle, float(power), bias)
+    return made
+
+
+def _normalised(learner: Any, middle: float, power: float, bias: BiasChoice) -> Any:
+    made = learner._with_inside(lambda inside: _normalised(inside, middle, power, bias))
+    if isinstance(learner, OneVsRest):
+        made.weights_ = _normalised_blocks(learner, middle, power, bias)
+    elif isinstance(learner, LabelTree):
+        made.weights_ = _normalised_chunks(learner.weights_, middle, power, bias)
+    elif next(learner._inside(fitted=True), None) is None:
+        raise InputError(f"{type(learner).__name__} has no linear weights to normalise: OneVsRest and LabelTree have.")
+    return made
+
+
+def _factors(norms: Float64, middle: float, power: float) -> Float32:
+    """Factors of the weights; 1 where there are none."""
+    known = np.isfinite(norms) & (norms > 0)
+    ratio = np.divide(middle, norms, out=np.ones(len(norms)), where=known)
+    return np.asarray(ratio**power, np.float32)
+
+
+def _normalised_blocks(learner: OneVsRest, middle: float, power: float, bias: BiasChoice) -> BlockWeights:
+    old, of_label = learner.weights_, _factors(learner._label_norms(), middle, power)
+    arrays = old._arrays
+    used = old.lane_labels_ >= 0
+    factors = np.ones(len(used), np.float32)
+    factors[used] = of_label[old.lane_labels_[used]]
+    made = BlockWeights()
+    made.lane_labels_, made.panel_slots_ = old.lane_labels_, old.panel_slots_
+    made.entry_offsets_, made.entry_lanes_ = old.entry_offsets_, old.entry_lanes_
+    made.lane_bias_ = old.lane_bias_ * factors if bias == "scaled" else old.lane_bias_
+    made.panel_heights_ = np.diff(arrays.starts).astype(np.int32)
+    made.entry_values_ = _multiplied(arrays.values, factors[arrays.lanes])
+    made.panels_ = np.empty_like(arrays.panels)
+    for block, (start, stop) in enumerate(zip(arrays.starts[:-1], arrays.starts[1:], strict=True)):
+        made.panels_[start:stop] = _multiplied(arrays.panels[start:stop], factors[block * LANES : (block + 1) * LANES])
+    return made
+
+
+def _multiplied(values: Array, factors: Float32) -> Array:
+    """Stored weights times factors, in the precision in which they were stored."""
+    product = widened(values) * factors
+    return to_bfloat16(product) if values.dtype == np.uint16 else product
+
+
+def _normalised_chunks(old: ChunkWeights, middle: float, power: float, bias: BiasChoice) -> ChunkWeights:
+    """Change the scales of the weights alone, which is exact in every precision."""
+    chunks = old.chunks
+    factors = np.where(chunks.members >= 0, _factors(lane_norms(old), middle, power), np.float32(1))
+    made = ChunkWeights()
+    for name in ChunkWeights._stored:
+        setattr(made, name, getattr(old, name))
+    made.scales_ = chunks.scales * factors
+    if bias == "scaled":
+        made.bias_ = chunks.bias * factors
+    return made

@@ -1,0 +1,1 @@
+"""Where work runs: threads, Ray, progress, memory, mapped arrays, finished blocks, checkpoints and signals."""

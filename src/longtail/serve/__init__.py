@@ -1,0 +1,1 @@
+"""`longtail serve`: an HTTP API for models, with a web page."""

@@ -1,0 +1,27 @@
+/** Head, torso or tail: how frequent a label is among the labels of its model. */
+
+import { el } from "./dom.js";
+import { count } from "./format.js";
+
+/** @type {Record<string, string>} */
+export const MEANING = {
+  head: "the most frequent labels, which make up half of all label assignments",
+  torso: "labels of medium frequency, up to 90 % of all label assignments",
+  tail: "the rarest labels, with the last 10 % of all label assignments",
+};
+
+/** @param {string} group */
+export function groupChip(group) {
+  return el("span", { class: `chip ${group in MEANING ? group : ""}`, title: MEANING[group], text: group });
+}
+
+/** @param {{training_rows: number, group: string}} label */
+export function frequency(label) {
+  return el(
+    "span",
+    { class: "seen", title: "Training rows that have the label" },
+    groupChip(label.group),
+    ` ${count(label.training_rows)}`,
+    el("span", { class: "unit", text: label.training_rows === 1 ? " row" : " rows" }),
+  );
+}

@@ -1,0 +1,1 @@
+"""Experiments with known true labels."""

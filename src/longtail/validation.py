@@ -1,0 +1,205 @@
+"""Validation of parameters: one table of constraints per class, one sentence per mistake."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Any, ClassVar, Protocol
+
+from longtail.config import checked_jobs
+from longtail.errors import ParameterError
+
+LARGEST_INT = 2**31 - 1
+
+
+class Constraint(Protocol):
+    """A condition on the value of a parameter."""
+
+    @property
+    def requirement(self) -> str:
+        """The constraint in words, as after "must be"."""
+
+    def accepts(self, value: Any) -> bool:
+        """Return whether a value is valid."""
+
+
+@dataclass(frozen=True)
+class Integer:
+    """An integer from `low` to `high`, both included.
+
+    Examples
+    --------
+    >>> Integer(1).accepts(0), Integer(1).accepts(True), Integer(1).accepts(3)
+    (False, False, True)
+    """
+
+    low: int = 0
+    high: int = LARGEST_INT
+
+    @property
+    def requirement(self) -> str:
+        """The constraint in words."""
+        return f"an integer from {self.low} to {self.high}"
+
+    def accepts(self, value: Any) -> bool:
+        """Return whether a value is valid."""
+        return isinstance(value, Integral) and not isinstance(value, bool) and self.low <= int(value) <= self.high
+
+
+@dataclass(frozen=True)
+class Number:
+    """A finite number; `above` and `below` are exclusive bounds, `low` and `high` inclusive ones.
+
+    Examples
+    --------
+    >>> Number(above=0).requirement, Number(low=0, below=1).requirement, Number(low=0, high=1).requirement
+    ('a number above 0', 'a number of at least 0 and below 1', 'a number from 0 to 1')
+    """
+
+    low: float | None = None
+    high: float | None = None
+    above: float | None = None
+    below: float | None = None
+
+    @property
+    def requirement(self) -> str:
+        """The constraint in words."""
+        if self.low is not None and self.high is not None:
+            return f"a number from {self.low:g} to {self.high:g}"
+        if self.above is not None and self.below is not None:
+            return f"a number between {self.above:g} and {self.below:g}"
+        named = (("above", self.above), ("of at least", self.low), ("below", self.below), ("at most", self.high))
+        return " ".join(["a number", " and ".join(f"{word} {bound:g}" for word, bound in named if bound is not None)])
+
+    def accepts(self, value: Any) -> bool:
+        """Return whether a value is valid."""
+        if not is_number(value):
+            return False
+        return (
+            (self.low is None or value >= self.low)
+            and (self.high is None or value <= self.high)
+            and (self.above is None or value > self.above)
+            and (self.below is None or value < self.below)
+        )
+
+
+@dataclass(frozen=True)
+class Boolean:
+    """True or False."""
+
+    requirement: str = "True or False"
+
+    def accepts(self, value: Any) -> bool:
+        """Return whether a value is valid."""
+        return isinstance(value, bool) or type(value).__name__ in ("bool_", "bool")
+
+
+class OneOf:
+    """One of some values.
+
+    Examples
+    --------
+    >>> OneOf("beam", "best-first").requirement
+    'one of beam, best-first'
+    """
+
+    def __init__(self, *choices: Any) -> None:
+        self.choices = choices
+
+    @property
+    def requirement(self) -> str:
+        """The constraint in words."""
+        return f"one of {', '.join(map(str, self.choices))}"
+
+    def accepts(self, value: Any) -> bool:
+        """Return whether a value is valid."""
+        return any(type(value) is type(choice) and value == choice for choice in self.choices)
+
+
+@dataclass(frozen=True)
+class Optional:
+    """A value that another constraint accepts, or one special value, None by default.
+
+    Examples
+    --------
+    >>> Optional(Integer(1, 9)).requirement, Optional(Number(low=0, high=1), "auto").requirement
+    ('an integer from 1 to 9, or None', "a number from 0 to 1, or 'auto'")
+    """
+
+    constraint: Constraint
+    instead: Any = None
+
+    @property
+    def requirement(self) -> str:
+        """The constraint in words."""
+        return f"{self.constraint.requirement}, or {self.instead!r}"
+
+    def accepts(self, value: Any) -> bool:
+        """Return whether a value is valid."""
+        same = value is None if self.instead is None else isinstance(value, str) and value == self.instead
+        return same or self.constraint.accepts(value)
+
+
+@dataclass(frozen=True)
+class Integers:
+    """A sequence of positive integers; an empty one only where `may_be_empty`.
+
+    Examples
+    --------
+    >>> Integers().accepts([2, 4]), Integers().accepts([]), Integers().accepts(3)
+    (True, False, False)
+    """
+
+    may_be_empty: bool = False
+    requirement: str = "a sequence of positive integers, such as [512]"
+
+    def accepts(self, value: Any) -> bool:
+        """Return whether a value is valid."""
+        try:
+            items = [] if isinstance(value, str) else list(value)
+        except TypeError:
+            return False
+        return (bool(items) or (self.may_be_empty and not isinstance(value, str))) and all(
+            map(Integer(1).accepts, items)
+        )
+
+
+SEED = Integer(0, 2**32 - 1)
+"""Constraint of `random_state`."""
+
+
+LEVEL = Number(above=0, below=1)
+"""What the level of an interval must be."""
+
+
+class Validated:
+    """A class whose parameters are checked against the tables `_constraints` of the class and its base classes."""
+
+    _constraints: ClassVar[Mapping[str, Constraint]] = {}
+
+    def _check_parameters(self) -> None:
+        """Raise a ParameterError for the first invalid parameter; called before any work starts."""
+        for base in reversed(type(self).__mro__):
+            for name, constraint in vars(base).get("_constraints", {}).items():
+                check(name, getattr(self, name), constraint)
+        checked_jobs(getattr(self, "n_jobs", None))
+
+
+def check(name: str, value: Any, constraint: Constraint) -> None:
+    """Raise a ParameterError if a value violates a constraint.
+
+    Examples
+    --------
+    >>> check("n_trees", 0, Integer(1, 9))
+    Traceback (most recent call last):
+    longtail.errors.ParameterError: n_trees must be an integer from 1 to 9, got 0.
+    """
+    if not constraint.accepts(value):
+        raise ParameterError(name, value, f"must be {constraint.requirement}")
+
+
+def is_number(value: object) -> bool:
+    """Return whether a value is a finite real number; True and False are not."""
+    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)

@@ -1,0 +1,68 @@
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from longtail.data.sparse import as_indicator, as_rows
+from longtail.errors import InputError
+
+
+def parts(X):
+    return X.data, X.indices, X.indptr
+
+
+def test_canonical_input_is_not_copied():
+    X = sp.random_array((5, 4), density=0.5, rng=np.random.default_rng(0), dtype=np.float32, format="csr")
+    assert as_rows(X) is X
+
+
+def test_strided_parts_are_straightened():
+    X = sp.random_array((5, 4), density=0.5, rng=np.random.default_rng(0), dtype=np.float32, format="csr")
+    wide = np.zeros(2 * X.nnz, np.float32)
+    wide[::2] = X.data
+    strided = sp.csr_array((wide[::2], X.indices, X.indptr), shape=X.shape)
+    straight = as_rows(strided)
+    assert all(part.flags.c_contiguous for part in parts(straight))
+    np.testing.assert_array_equal(straight.toarray(), X.toarray())
+
+
+def test_wide_indices_become_int32():
+    X = sp.random_array((5, 4), density=0.5, rng=np.random.default_rng(0), dtype=np.float32, format="csr")
+    wide = X.copy()
+    wide.indices, wide.indptr = wide.indices.astype(np.int64), wide.indptr.astype(np.int64)
+    assert as_rows(wide).indices.dtype == np.int32
+
+
+@pytest.mark.parametrize("bad", [-1, 4, 10**6])
+@pytest.mark.parametrize("check", [as_rows, as_indicator])
+def test_columns_outside_the_matrix_are_refused(bad, check):
+    X = sp.csr_array((np.ones(2, np.float32), np.array([0, 1], np.int32), np.array([0, 1, 2], np.int32)), shape=(2, 4))
+    X.indices[1] = bad
+    with pytest.raises(InputError, match="outside its 4 columns"):
+        check(X)
+
+
+def test_offsets_that_do_not_fit_are_refused():
+    X = sp.csr_array((np.ones(2, np.float32), np.array([0, 1], np.int32), np.array([0, 1, 2], np.int32)), shape=(2, 4))
+    X.indptr[1] = 5
+    with pytest.raises(InputError, match="row offsets"):
+        as_rows(X)
+
+
+def test_negative_labels_are_refused():
+    plus_minus = np.array([[1, -1, 1], [1, 1, 1], [-1, 1, -1]])
+    for Y in (plus_minus, sp.csr_array(plus_minus, dtype=np.float32), sp.coo_array(plus_minus)):
+        with pytest.raises(InputError, match=r"Y has -1 in row 0: labels are 0 or 1"):
+            as_indicator(Y)
+    with pytest.raises(InputError, match=r"truth has -0.5 in row 2: labels are 0 or 1"):
+        as_indicator([[0, 0], [3, 0], [0, -0.5]], name="truth")
+    assert as_indicator([[0, 7], [0.25, 0]]).toarray().tolist() == [[0, 1], [1, 0]]
+    with pytest.raises(InputError, match=r"Y has a NaN or infinite value in row 1: labels are 0 or 1"):
+        as_indicator([[0, 1], [np.nan, 0]])
+
+
+def test_duplicates_are_summed_without_touching_the_input():
+    X = sp.csr_array(
+        (np.array([1, 2], np.float32), np.array([3, 3], np.int32), np.array([0, 2], np.int32)), shape=(1, 4)
+    )
+    assert as_rows(X).toarray().tolist() == [[0, 0, 0, 3]]
+    assert X.nnz == 2
