@@ -12,7 +12,7 @@ from longtail.data.dataset import Dataset
 from longtail.errors import ParameterError
 from longtail.kernels.types import Float64, Int32, Int64, UInt8
 from longtail.runtime.pool import run_blocks
-from longtail.validation import Integer, Number, check
+from longtail.validation import SEED, Integer, Number, check
 
 if TYPE_CHECKING:
     from longtail.data.synthetic_kernels import RowModel
@@ -72,10 +72,10 @@ def generate(
     array([  0,   7, 367])
     """
     for name, value, least in (
-        ("n_rows", n_rows, 1), ("n_labels", n_labels, 1), ("n_features", n_features, 1),
-        ("random_state", random_state, 0), ("test_rows", test_rows, 0),
+        ("n_rows", n_rows, 1), ("n_labels", n_labels, 1), ("n_features", n_features, 1), ("test_rows", test_rows, 0),
     ):  # fmt: skip
         check(name, value, Integer(least, 2**63 - 1))
+    check("random_state", random_state, SEED)
     for name, number, most in (
         ("labels_per_row", labels_per_row, n_labels),
         ("features_per_row", features_per_row, n_features),
