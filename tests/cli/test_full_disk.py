@@ -15,8 +15,7 @@ from longtail import Model, Popularity
 from longtail.data import Dataset, generate, load, save
 from longtail.data.readers.mapped import write_mapped
 from longtail.errors import DiskError, InputError
-from longtail.runtime import block_file as spools
-from longtail.runtime.block_file import BlockFile, resumable
+from longtail.runtime.block_file import BlockFile, resumable, spill_directory
 from longtail.runtime.checkpoint import Checkpoint
 from longtail.runtime.mmap import spilled
 
@@ -99,12 +98,12 @@ def test_the_last_checkpoint_stays_whole(small_disk):
 
 def test_blocks_before_a_full_disk_are_found_again(small_disk):
     full = pytest.raises(DiskError, match=r"0\.blocks: can't be written: No space left")
-    with full, resumable(small_disk / "kept"), BlockFile(b"mine") as spool:
+    with full, resumable(small_disk / "kept"), BlockFile(b"mine") as block_file:
         for number in range(100):
-            spool.append([np.full(100_000, number, np.int32)])
-    with resumable(small_disk / "kept"), BlockFile(b"mine") as spool:
-        assert 3 <= len(spool) <= 5
-        assert [spool.read(block)[0][-1] for block in range(len(spool))] == list(range(len(spool)))
+            block_file.append([np.full(100_000, number, np.int32)])
+    with resumable(small_disk / "kept"), BlockFile(b"mine") as block_file:
+        assert 3 <= len(block_file) <= 5
+        assert [block_file.read(block)[0][-1] for block in range(len(block_file))] == list(range(len(block_file)))
 
 
 def test_disk_space_is_allocated_before_writing(small_disk, monkeypatch):
@@ -137,12 +136,12 @@ def test_a_directory_that_vanishes_is_named(tmp_path):
         checkpoint.save([np.arange(3)])
         shutil.rmtree(tmp_path / "kept")
         checkpoint.save([np.arange(4)])
-    with resumable(tmp_path / "other"), BlockFile(b"mine") as spool:
-        spool.append([np.arange(3, dtype=np.int32)])
+    with resumable(tmp_path / "other"), BlockFile(b"mine") as block_file:
+        block_file.append([np.arange(3, dtype=np.int32)])
         shutil.rmtree(tmp_path / "other")
-        spool.append([np.arange(4, dtype=np.int32)])  # the open file is still there
-        assert [len(spool.read(block)[0]) for block in range(2)] == [3, 4]
-        assert spools.spill_directory() is None
+        block_file.append([np.arange(4, dtype=np.int32)])  # the open file is still there
+        assert [len(block_file.read(block)[0]) for block in range(2)] == [3, 4]
+        assert spill_directory() is None
     place = tmp_path / "place"
     place.mkdir()
     with pytest.raises((DiskError, InputError)):

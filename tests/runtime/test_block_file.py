@@ -14,15 +14,15 @@ BLOCKS = [
 ]
 
 
-def fill(spool, blocks=BLOCKS):
+def fill(block_file, blocks=BLOCKS):
     for block in blocks:
-        spool.append(block)
+        block_file.append(block)
 
 
-def check(spool, blocks=BLOCKS):
-    assert len(spool) == len(blocks)
+def check(block_file, blocks=BLOCKS):
+    assert len(block_file) == len(blocks)
     for index in (2, 0, 1)[-len(blocks) :] if len(blocks) == 3 else range(len(blocks)):
-        for found, wanted in zip(spool.read(index), blocks[index], strict=True):
+        for found, wanted in zip(block_file.read(index), blocks[index], strict=True):
             assert found.dtype == wanted.dtype
             np.testing.assert_array_equal(found, wanted)
 
@@ -30,28 +30,28 @@ def check(spool, blocks=BLOCKS):
 def left_unfinished(directory, blocks=BLOCKS, fingerprint=b"mine"):
     """Leave the file of a run that was interrupted after these blocks."""
     try:
-        with resumable(directory), BlockFile(fingerprint) as spool:
-            fill(spool, blocks)
+        with resumable(directory), BlockFile(fingerprint) as block_file:
+            fill(block_file, blocks)
             raise KeyboardInterrupt
     except KeyboardInterrupt:
         return directory / "0.blocks"
 
 
 def test_blocks_come_back_in_any_order_and_in_part():
-    with BlockFile() as spool:
-        fill(spool)
-        check(spool)
-        (first,) = spool.read(2, 1)
+    with BlockFile() as block_file:
+        fill(block_file)
+        check(block_file)
+        (first,) = block_file.read(2, 1)
         assert len(first) == 1000
 
 
 def test_a_second_run_resumes_the_first(tmp_path):
     left_unfinished(tmp_path / "kept", BLOCKS[:2])
     with resumable(tmp_path / "kept"):
-        with BlockFile(b"mine") as spool:
-            check(spool, BLOCKS[:2])
-            fill(spool, BLOCKS[2:])
-            check(spool)
+        with BlockFile(b"mine") as block_file:
+            check(block_file, BLOCKS[:2])
+            fill(block_file, BLOCKS[2:])
+            check(block_file)
         assert (tmp_path / "kept").exists()
     assert not (tmp_path / "kept").exists()
 
@@ -60,10 +60,10 @@ def test_a_second_run_resumes_the_first(tmp_path):
 def test_a_block_that_was_cut_off_is_left_out(tmp_path, cut):
     file = left_unfinished(tmp_path / "kept")
     file.write_bytes(file.read_bytes()[:-cut])
-    with resumable(tmp_path / "kept"), BlockFile(b"mine") as spool:
-        check(spool, BLOCKS[:2])
-        fill(spool, BLOCKS[2:])
-        check(spool)
+    with resumable(tmp_path / "kept"), BlockFile(b"mine") as block_file:
+        check(block_file, BLOCKS[:2])
+        fill(block_file, BLOCKS[2:])
+        check(block_file)
 
 
 def test_blocks_after_a_changed_byte_are_not_used(tmp_path):
@@ -71,26 +71,26 @@ def test_blocks_after_a_changed_byte_are_not_used(tmp_path):
     content = bytearray(file.read_bytes())
     content[-1] ^= 1
     file.write_bytes(content)
-    with resumable(tmp_path / "kept"), BlockFile(b"mine") as spool:
-        assert len(spool) == 2
+    with resumable(tmp_path / "kept"), BlockFile(b"mine") as block_file:
+        assert len(block_file) == 2
 
 
 def test_blocks_of_another_training_are_refused_and_kept(tmp_path):
     left_unfinished(tmp_path / "kept")
     with pytest.raises(InputError, match="another training"), resumable(tmp_path / "kept"), BlockFile(b"other"):
         pass
-    with resumable(tmp_path / "kept"), BlockFile(b"mine") as spool:
-        check(spool)
+    with resumable(tmp_path / "kept"), BlockFile(b"mine") as block_file:
+        check(block_file)
 
 
 def test_block_files_of_one_run_are_distinguished(tmp_path):
     left_unfinished(tmp_path / "kept", fingerprint=b"first")
     left_unfinished(tmp_path / "other", BLOCKS[:1], b"second").rename(tmp_path / "kept" / "1.blocks")
     with resumable(tmp_path / "kept"):
-        with BlockFile(b"first") as spool:
-            assert len(spool) == 3
-        with BlockFile(b"second") as spool:
-            assert len(spool) == 1
+        with BlockFile(b"first") as block_file:
+            assert len(block_file) == 3
+        with BlockFile(b"second") as block_file:
+            assert len(block_file) == 1
 
 
 def test_nothing_is_left_when_nothing_was_finished(tmp_path):
@@ -124,34 +124,34 @@ def test_two_runs_cannot_share_a_file(tmp_path):
 
 
 def test_a_block_that_changes_under_way_is_noticed(tmp_path):
-    with resumable(tmp_path / "kept"), BlockFile(b"mine") as spool:
-        fill(spool)
+    with resumable(tmp_path / "kept"), BlockFile(b"mine") as block_file:
+        fill(block_file)
         file = tmp_path / "kept" / "0.blocks"
         content = bytearray(file.read_bytes())
         content[-1] ^= 1
         file.write_bytes(content)
         with pytest.raises(InputError, match="was changed"):
-            spool.read(2)
+            block_file.read(2)
 
 
 def test_without_a_fingerprint_nothing_is_kept(tmp_path):
-    with resumable(tmp_path / "kept"), BlockFile() as spool:
-        fill(spool)
+    with resumable(tmp_path / "kept"), BlockFile() as block_file:
+        fill(block_file)
         assert not list((tmp_path / "kept").iterdir())
 
 
 def test_zeros_that_a_crash_left_are_no_blocks(tmp_path):
     """The size of a file may be on disk when its content is not."""
     with pytest.raises(ZeroDivisionError), resumable(tmp_path / "unfinished"):  # noqa: PT012
-        with BlockFile(b"mine") as spool:
-            spool.append([np.arange(3, dtype=np.int32)])
+        with BlockFile(b"mine") as block_file:
+            block_file.append([np.arange(3, dtype=np.int32)])
         1 / 0  # noqa: B018
     (file,) = (tmp_path / "unfinished").iterdir()
     with open(file, "ab") as end:
         end.write(bytes(4096))
-    with resumable(tmp_path / "unfinished"), BlockFile(b"mine") as spool:
-        assert len(spool) == 1
-        np.testing.assert_array_equal(spool.read(0)[0], np.arange(3))
+    with resumable(tmp_path / "unfinished"), BlockFile(b"mine") as block_file:
+        assert len(block_file) == 1
+        np.testing.assert_array_equal(block_file.read(0)[0], np.arange(3))
 
 
 def test_a_directory_is_for_one_run_at_a_time(tmp_path):
@@ -171,19 +171,22 @@ def test_file_systems_without_locks_are_used_all_the_same(tmp_path, monkeypatch)
         raise OSError(errno.ENOLCK, "No locks available")
 
     monkeypatch.setattr(fcntl, "flock", refuse)
-    with resumable(tmp_path / "unfinished"), BlockFile(b"mine") as spool:
-        spool.append([np.arange(3, dtype=np.int32)])
+    with resumable(tmp_path / "unfinished"), BlockFile(b"mine") as block_file:
+        block_file.append([np.arange(3, dtype=np.int32)])
 
 
 def test_a_stop_while_a_block_is_written_says_what_was_done(monkeypatch):
     append = BlockFile.append
 
-    def stopped(spool, arrays):
-        append(spool, arrays)
-        if len(spool) == 3:
+    def stopped(block_file, arrays):
+        append(block_file, arrays)
+        if len(block_file) == 3:
             raise KeyboardInterrupt
 
     monkeypatch.setattr(BlockFile, "append", stopped)
     made = run_blocks(lambda block, stop: [np.array([block])], range(5), threads=1, description="making blocks")
-    with BlockFile() as spool, pytest.raises(Interrupted, match=r"^Stopped while making blocks: \d of 5 blocks were"):
-        spool.append_all(made)
+    with (
+        BlockFile() as block_file,
+        pytest.raises(Interrupted, match=r"^Stopped while making blocks: \d of 5 blocks were"),
+    ):
+        block_file.append_all(made)

@@ -304,9 +304,9 @@ def test_what_is_killed_is_worked_on_again(cluster, expected, monkeypatch, tmp_p
     X, Y, digest = expected
     append, at, kills = BlockFile.append, [0], []
 
-    def kill_in_between(spool, arrays):
+    def kill_in_between(block_file, arrays):
         at[0] += 1
-        append(spool, arrays)
+        append(block_file, arrays)
         if at[0] >= 3 and not kills and killed == "node":
             kills.append(cluster.kill_other_node())
         elif at[0] >= 3 and not kills and (found := cluster.kill_worker()) is not None:
@@ -472,9 +472,9 @@ def test_an_interrupted_fit_resumes_with_another_engine(cluster, expected, monke
     X, Y, digest = expected
     append = BlockFile.append
 
-    def stop_after_five(spool, arrays):
-        append(spool, arrays)
-        if len(spool) == 5:
+    def stop_after_five(block_file, arrays):
+        append(block_file, arrays)
+        if len(block_file) == 5:
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patched, use_engine(address=cluster.address):

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from longtail.data.sparse import as_indicator
 from longtail.errors import ParameterError
 from longtail.kernels.types import Float64
-from longtail.validation import Integer, Number, OneOf, Optional, check
+from longtail.validation import SEED, Integer, Number, OneOf, Optional, check
 
 Counts = Literal["complete", "observed"]
 _HALVINGS = 60
@@ -134,7 +134,7 @@ def _consistent(counts: Float64, a: float, b: float, n_rows: int) -> Float64:
 
 
 def _masked(complete: sp.csr_array, propensities: Float64, seed: Any) -> MaskedLabels:
-    check("random_state", seed, Integer(0, 2**64 - 1))
+    check("random_state", seed, SEED)
     keep = np.random.default_rng(seed).random(complete.nnz) < propensities[complete.indices]
     offsets = np.append(0, np.cumsum(keep))[complete.indptr].astype(np.int32)
     observed = sp.csr_array((complete.data[keep], complete.indices[keep], offsets), shape=complete.shape)

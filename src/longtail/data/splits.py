@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from longtail.data.dataset import Dataset
 from longtail.errors import InputError
 from longtail.kernels.types import Flags, Int64
-from longtail.validation import Integer, Number, check
+from longtail.validation import SEED, Number, check
 
 
 def random_split(dataset: Dataset, *, test_share: float = 0.2, random_state: int = 0) -> tuple[Dataset, Dataset]:
@@ -84,7 +84,7 @@ def iterative_rows(dataset: Dataset, *, test_share: float, random_state: int) ->
 def _plan(dataset: Dataset, test_share: Any, seed: Any) -> tuple[int, Int64]:
     """Check the parameters; return the number of test rows and a random order of all rows."""
     check("test_share", test_share, Number(above=0, below=1))
-    check("random_state", seed, Integer(0, 2**64 - 1))
+    check("random_state", seed, SEED)
     if dataset.n_rows < 2:
         raise InputError(f"A data set of {dataset.n_rows} row(s) can't be split: it needs at least two.")
     n_test = min(max(round(dataset.n_rows * float(test_share)), 1), dataset.n_rows - 1)

@@ -1,7 +1,4 @@
-"""The random generator of kernels: splitmix64, with its state held by the caller.
-
-Only `learners.embedding.bags` has its own, whose numbers determine the bits of trained embeddings.
-"""
+"""The random generator of all kernels: splitmix64, with its state held by the caller."""
 
 from __future__ import annotations
 

@@ -75,15 +75,6 @@ def binary_cross_entropy(scores: Tensor, truth: Tensor, costs: Tensor | float = 
     return plain + truth * ((plain - scores) * costs - plain)
 
 
-def binary_cross_entropy_sum(scores: Tensor, truth: Tensor, costs: Tensor) -> Tensor:
-    """Sum of `binary_cross_entropy` over all entries, rounded as trained embeddings depend on."""
-    from torch.nn.functional import softplus
-
-    plain = softplus(scores)
-    extra = truth * (costs - 1) * (plain - scores)
-    return (plain - truth * scores + extra).sum()
-
-
 def product_cross_entropy(gate: Tensor, inside: Tensor, truth: Tensor, costs: Tensor | float = 1.0) -> Tensor:
     """Binary cross-entropy of a product of two probabilities, given by log-odds, computed in log space."""
     import torch

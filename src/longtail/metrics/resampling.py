@@ -37,7 +37,7 @@ from longtail.metrics.resample_kernels import (
 )
 from longtail.metrics.rows import ROW_METRICS, JudgedRows
 from longtail.runtime.pool import StopFlag, run_blocks
-from longtail.validation import LEVEL, Integer, check
+from longtail.validation import LEVEL, SEED, Integer, check
 
 OVER_LABELS = frozenset({"C", "macroF1"})
 """Metrics that are means over labels and therefore use subsamples."""
@@ -206,4 +206,4 @@ def check_resampling(resamples: int, level: float, seed: int) -> None:
     """Raise a ParameterError for invalid parameters of a resampling."""
     check("resamples", resamples, Integer(1))
     check("level", level, LEVEL)
-    check("random_state", seed, Integer(0, 2**64 - 1))
+    check("random_state", seed, SEED)

@@ -17,7 +17,7 @@ from longtail.errors import InputError
 from longtail.kernels.types import Float64, Int64
 from longtail.propensity.models import JainPropensity, check_counts
 from longtail.propensity.points import PropensityPoints
-from longtail.validation import Integer, Number, check
+from longtail.validation import SEED, Integer, Number, check
 
 A_BOUNDS, B_BOUNDS = (0.0, 10.0), (1e-3, 1e4)
 """Bounds of A and B."""
@@ -153,7 +153,7 @@ def fit_points(
     """Fit A and B to points; see `fit_jain`."""
     check("n_rows", points.n_rows, Integer(3, 2**63 - 1))
     check("resamples", resamples, Integer(1))
-    check("random_state", random_state, Integer(0, 2**64 - 1))
+    check("random_state", random_state, SEED)
     check("level", level, Number(above=0, below=1))
     wrong = ~((points.propensities >= 0) & (points.propensities <= 1))
     if wrong.any():

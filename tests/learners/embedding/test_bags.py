@@ -30,7 +30,15 @@ def drawn(X, rows, keep=1.0, seed=7):
     begin = np.empty(len(rows) + 1, np.int64)
     indices, values = np.empty(X.nnz * 2, np.int32), np.empty(X.nnz * 2, np.float32)
     count = sample_entries(
-        X.indptr.astype(np.int64), X.indices, X.data, np.asarray(rows), keep, np.uint64(seed), begin, indices, values
+        X.indptr.astype(np.int64),
+        X.indices,
+        X.data,
+        np.asarray(rows),
+        keep,
+        np.array([seed], np.uint64),
+        begin,
+        indices,
+        values,
     )
     return Bags(begin, indices[:count], values[:count])
 

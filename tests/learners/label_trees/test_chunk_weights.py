@@ -56,10 +56,10 @@ def test_blocks_come_out_as_they_went_in(seed, pairs, precision):
 def test_blocks_are_gathered_in_the_order_asked_for():
     rng = np.random.default_rng(0)
     blocks = [EncodedBlock.encoded(*random_block(rng, 90, count, 9), 0.0, "int8", 90) for count in (4, 0, 60)]
-    with BlockFile() as spool:
+    with BlockFile() as block_file:
         for block in blocks:
-            spool.append(block)
-        weights = ChunkWeights.assemble(spool, np.array([2, 0, 1]), np.array([0, 1, 1, 3]), "int8", 90)
+            block_file.append(block)
+        weights = ChunkWeights.assemble(block_file, np.array([2, 0, 1]), np.array([0, 1, 1, 3]), "int8", 90)
     for wanted, found in zip([blocks[2], blocks[0], blocks[1]], weights.blocks(), strict=True):
         for one, other in zip(wanted, found, strict=True):
             np.testing.assert_array_equal(one, other)

@@ -37,11 +37,11 @@ def hashed(feature, bits):
 
 def assembled(blocks, block_starts=None, precision="float32", n_features=50):
     """Put encoded blocks together, by default as those of one node."""
-    with BlockFile() as spool:
+    with BlockFile() as block_file:
         for block in blocks:
-            spool.append(block)
+            block_file.append(block)
         starts = np.array([0, len(blocks)] if block_starts is None else block_starts, np.int64)
-        return ChunkWeights.assemble(spool, np.arange(len(blocks)), starts, precision, n_features)
+        return ChunkWeights.assemble(block_file, np.arange(len(blocks)), starts, precision, n_features)
 
 
 def random_block(rng, n_features, pairs, lanes, density=0.4):

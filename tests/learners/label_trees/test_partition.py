@@ -14,8 +14,8 @@ from longtail.learners.label_trees.overlap import with_overlap
 from longtail.learners.label_trees.partition import partition_labels
 
 
-def random_points(n, dimensions=16, seed=0):
-    points = np.random.default_rng(seed).normal(size=(n, dimensions)).astype(np.float32)
+def random_points(n, dimensions=16, random_state=0):
+    points = np.random.default_rng(random_state).normal(size=(n, dimensions)).astype(np.float32)
     return points / np.linalg.norm(points, axis=1, keepdims=True)
 
 
@@ -52,10 +52,10 @@ def check(tree, labels):
 @given(st.integers(1, 120), st.integers(2, 9), st.integers(1, 20), st.integers(0, 3), st.booleans())
 @settings(max_examples=150)
 def test_balanced_trees(n, arity, leaf_size, seed, sparse):
-    points = random_points(n + 3, seed=seed)
+    points = random_points(n + 3, random_state=seed)
     labels = np.random.default_rng(seed).permutation(n + 3)[:n]
     given = sp.csr_array(points) if sparse else points
-    tree = partition_labels(given, labels, arity=arity, leaf_size=leaf_size, seed=seed)
+    tree = partition_labels(given, labels, arity=arity, leaf_size=leaf_size, random_state=seed)
     check(tree, labels.tolist())
     sizes = np.bincount(tree.nodes)
     sizes = sizes[sizes > 0]
@@ -97,7 +97,7 @@ def test_nested_blobs_are_the_leaves_of_balanced_trees(form):
     points = (points / np.linalg.norm(points, axis=1, keepdims=True)).astype(np.float32)
     wanted = {frozenset(range(group, 160, 8)) for group in range(8)}
     for seed in range(10):
-        tree = partition_labels(form(points), range(160), arity=8, leaf_size=20, seed=seed)
+        tree = partition_labels(form(points), range(160), arity=8, leaf_size=20, random_state=seed)
         check(tree, range(160))
         assert leaf_sets(tree) == wanted
 
@@ -107,7 +107,7 @@ def test_blobs_are_not_mixed_by_means(form):
     points = blobs(8, 20)
     pure = []
     for seed in range(10):
-        tree = partition_labels(form(points), range(160), arity=8, leaf_size=20, balanced=False, seed=seed)
+        tree = partition_labels(form(points), range(160), arity=8, leaf_size=20, balanced=False, random_state=seed)
         check(tree, range(160))
         pure += [len({label % 8 for label in leaf}) == 1 for leaf in leaf_sets(tree)]
     assert np.mean(pure) > 0.9
@@ -116,9 +116,9 @@ def test_blobs_are_not_mixed_by_means(form):
 @given(st.integers(2, 150), st.integers(2, 9), st.integers(1, 20), st.integers(0, 3), st.sampled_from([None, 1, 2]))
 @settings(max_examples=100)
 def test_trees_by_means(n, arity, leaf_size, seed, max_depth):
-    points = random_points(n, seed=seed)
+    points = random_points(n, random_state=seed)
     tree = partition_labels(
-        points, range(n), arity=arity, leaf_size=leaf_size, balanced=False, max_depth=max_depth, seed=seed
+        points, range(n), arity=arity, leaf_size=leaf_size, balanced=False, max_depth=max_depth, random_state=seed
     )
     check(tree, range(n))
     assert np.bincount(tree.parents[1:], minlength=1).max() <= arity
@@ -135,7 +135,7 @@ def test_k_means_by_hand():
     points = np.array([[1, 0], [1, 0], [0, 1], [0, 1], [0, 1]], np.float32)
     results = set()
     for seed in range(20):
-        tree = partition_labels(points, range(5), arity=2, leaf_size=3, balanced=False, seed=seed)
+        tree = partition_labels(points, range(5), arity=2, leaf_size=3, balanced=False, random_state=seed)
         results.add(frozenset(leaf_sets(tree)))
     assert frozenset({frozenset({0, 1}), frozenset({2, 3, 4})}) in results
     # Two first labels in one direction part nothing, and the labels are cut evenly.
@@ -152,7 +152,7 @@ def test_a_group_of_one_joins_the_nearest():
     points[6] = 0.1, 0.3, np.sqrt(0.9)
     seen = set()
     for seed in range(30):
-        tree = partition_labels(points, range(7), arity=3, leaf_size=4, balanced=False, seed=seed)
+        tree = partition_labels(points, range(7), arity=3, leaf_size=4, balanced=False, random_state=seed)
         assert np.bincount(tree.nodes, minlength=3)[np.unique(tree.nodes)].min() > 1
         seen.add(frozenset(leaf_sets(tree)))
     assert frozenset({frozenset({0, 1, 2}), frozenset({3, 4, 5, 6})}) in seen
@@ -172,10 +172,10 @@ def test_equal_points_end(balanced, form, value):
 @pytest.mark.parametrize("sparse", [True, False])
 @pytest.mark.parametrize("arity", [2, 5, 1000])
 def test_threads_and_the_order_of_work_change_nothing(monkeypatch, balanced, sparse, arity):
-    points = random_points(700, seed=4)
+    points = random_points(700, random_state=4)
     points[np.abs(points) < 0.2] = 0
     given = sp.csr_array(points) if sparse else points
-    make = {"arity": arity, "leaf_size": 6, "balanced": balanced, "seed": 3}
+    make = {"arity": arity, "leaf_size": 6, "balanced": balanced, "random_state": 3}
     trees = [partition_labels(given, range(700), **make)]
     with config_context(n_jobs=3):
         trees.append(partition_labels(given, np.arange(700)[::-1], **make))
@@ -185,17 +185,17 @@ def test_threads_and_the_order_of_work_change_nothing(monkeypatch, balanced, spa
     for tree in trees[1:]:
         for one, two in zip(trees[0], tree, strict=True):
             np.testing.assert_array_equal(one, two)
-    other = partition_labels(given, range(700), **{**make, "seed": 4})
+    other = partition_labels(given, range(700), **{**make, "random_state": 4})
     assert leaf_sets(other) != leaf_sets(trees[0])
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(2, 80), st.booleans())
 @settings(max_examples=60)
 def test_sparse_points_give_the_tree_of_dense_ones(seed, n, balanced):
-    points = random_points(n, dimensions=30, seed=seed)
+    points = random_points(n, dimensions=30, random_state=seed)
     points[np.abs(points) < 0.15] = 0
     trees = [
-        partition_labels(form(points), range(n), arity=4, leaf_size=5, balanced=balanced, seed=seed)
+        partition_labels(form(points), range(n), arity=4, leaf_size=5, balanced=balanced, random_state=seed)
         for form in (np.asarray, sp.csr_array)
     ]
     for one, two in zip(*trees, strict=True):
@@ -220,7 +220,7 @@ def test_no_labels_and_one(balanced):
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("arity", 1), ("arity", 2.5), ("leaf_size", 0), ("leaf_size", True), ("seed", -1), ("max_depth", -1)],
+    [("arity", 1), ("arity", 2.5), ("leaf_size", 0), ("leaf_size", True), ("random_state", -1), ("max_depth", -1)],
 )
 def test_parameters_that_make_no_sense(name, value):
     given = {"arity": 2, "leaf_size": 2, name: value}
@@ -256,7 +256,7 @@ def test_overlap_by_hand(form):
 @given(st.integers(20, 200), st.integers(3, 20), st.floats(0, 1), st.integers(0, 5))
 @settings(max_examples=60)
 def test_overlap_grows_leaves_within_bounds(n, leaf_size, share, seed):
-    points = random_points(n, seed=seed)
+    points = random_points(n, random_state=seed)
     tree = partition_labels(points, range(n), arity=1000, leaf_size=leaf_size)
     wider = with_overlap(tree, points, share=share)
     assert wider.labels[:n].tolist() == tree.labels.tolist()
@@ -270,7 +270,7 @@ def test_overlap_grows_leaves_within_bounds(n, leaf_size, share, seed):
 
 
 def test_overlap_among_near_leaves_is_that_among_all_where_these_are_all(monkeypatch):
-    points = random_points(900, seed=2)
+    points = random_points(900, random_state=2)
     tree = partition_labels(points, range(900), arity=1000, leaf_size=16)
     whole = with_overlap(tree, points, share=0.2)
     monkeypatch.setattr(overlap, "_ALL", 1)

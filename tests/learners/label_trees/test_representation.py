@@ -12,8 +12,8 @@ Y = sp.csr_array(np.array([[1, 1, 0, 0], [0, 1, 0, 1], [0, 1, 0, 0]], np.float32
 SCALES = np.array([1 / 5, 1 / 2, 1 / 5])
 
 
-def represent(kind, X=X, Y=Y, scales=SCALES, *, dimensions=None, seed=0):
-    return represent_labels(kind, X, Y, scales, dimensions=dimensions, seed=seed)
+def represent(kind, X=X, Y=Y, scales=SCALES, *, n_components=None, random_state=0):
+    return represent_labels(kind, X, Y, scales, n_components=n_components, random_state=random_state)
 
 
 def unit(rows):
@@ -54,7 +54,7 @@ def test_exact_points_by_hand(kind, expected):
 def signs(features, dimensions, seed):
     """The random matrix, seen through the projection of one-hot features."""
     Y = sp.csr_array((1, features), dtype=np.float32)
-    matrix = represent(sp.eye_array(features, format="csr"), Y=Y, dimensions=dimensions, seed=seed)
+    matrix = represent(sp.eye_array(features, format="csr"), Y=Y, n_components=dimensions, random_state=seed)
     return np.sign(matrix) * (np.abs(matrix) > 0)
 
 
@@ -65,7 +65,7 @@ def test_projected_centroids_are_centroids_times_random_signs(dimensions, seed):
     R = signs(150, dimensions, seed)
     assert set(np.unique(R)) == {-1, 1}
     assert abs(R.mean()) < 4 / np.sqrt(R.size)
-    points = represent("centroids", rows, truth, scales, dimensions=dimensions, seed=seed)
+    points = represent("centroids", rows, truth, scales, n_components=dimensions, random_state=seed)
     assert points.dtype == np.float32
     assert points.flags.c_contiguous
     assert points.shape == (40, dimensions)
@@ -78,7 +78,7 @@ def test_projected_centroids_are_centroids_times_random_signs(dimensions, seed):
 def test_projections_keep_cosines(kind):
     rows, truth, scales = problem()
     exact = represent(kind, rows, truth, scales).toarray()
-    points = represent(kind, rows, truth, scales, dimensions=4096)
+    points = represent(kind, rows, truth, scales, n_components=4096)
     np.testing.assert_allclose(np.linalg.norm(points, axis=1), np.arange(40) != 7, atol=1e-5)
     np.testing.assert_allclose(points @ points.T, exact @ exact.T, atol=5 / np.sqrt(4096))
 
@@ -87,21 +87,21 @@ def test_projections_keep_cosines(kind):
 def test_threads_leave_every_bit_and_seeds_do_not(kind):
     rows, truth, scales = problem(n=9000)
     with config_context(n_jobs=1):
-        one = represent(kind, rows, truth, scales, dimensions=70)
+        one = represent(kind, rows, truth, scales, n_components=70)
     with config_context(n_jobs=3):
-        three = represent(kind, rows, truth, scales, dimensions=70)
+        three = represent(kind, rows, truth, scales, n_components=70)
     np.testing.assert_array_equal(one, three)
-    other = represent(kind, rows, truth, scales, dimensions=70, seed=1)
+    other = represent(kind, rows, truth, scales, n_components=70, random_state=1)
     assert np.abs(one - other).max() > 0.01
 
 
 def test_rows_in_several_chunks_give_the_same_points(monkeypatch):
     rows, truth, scales = problem()
-    whole = represent("centroids", rows, truth, scales, dimensions=64)
-    given = represent(rows, Y=sp.csr_array((1, 300)), dimensions=64)
+    whole = represent("centroids", rows, truth, scales, n_components=64)
+    given = represent(rows, Y=sp.csr_array((1, 300)), n_components=64)
     monkeypatch.setattr(representation, "_CHUNK", 77)
-    np.testing.assert_allclose(represent("centroids", rows, truth, scales, dimensions=64), whole, atol=1e-5)
-    np.testing.assert_allclose(represent(rows, Y=sp.csr_array((1, 300)), dimensions=64), given, atol=1e-5)
+    np.testing.assert_allclose(represent("centroids", rows, truth, scales, n_components=64), whole, atol=1e-5)
+    np.testing.assert_allclose(represent(rows, Y=sp.csr_array((1, 300)), n_components=64), given, atol=1e-5)
 
 
 @pytest.mark.parametrize("dimensions", [None, 20, 64])
@@ -109,7 +109,7 @@ def test_given_features_dense_or_sparse(dimensions):
     rng = np.random.default_rng(2)
     features = rng.normal(size=(4, 50)).astype(np.float32) * np.array([[1], [1e25], [0], [1e-12]], np.float32)
     results = [
-        represent(form(features), dimensions=dimensions)
+        represent(form(features), n_components=dimensions)
         for form in (np.asarray, sp.csr_array, sp.coo_matrix, np.ndarray.tolist)
     ]
     plain = [result.toarray() if sp.issparse(result) else result for result in results]
@@ -164,6 +164,6 @@ def test_features_that_are_no_numbers(form, bad):
 
 
 @pytest.mark.parametrize("dimensions", [0, -3, 2.5, True, "64"])
-def test_dimensions_that_make_no_sense(dimensions):
-    with pytest.raises(ParameterError, match="dimensions must be"):
-        represent("centroids", dimensions=dimensions)
+def test_n_components_that_make_no_sense(dimensions):
+    with pytest.raises(ParameterError, match="n_components must be"):
+        represent("centroids", n_components=dimensions)

@@ -273,14 +273,14 @@ def test_rows_go_to_the_best_nodes_of_the_levels_above():
     learner = LabelTree(precision="float32", **DEEP).fit(X, Y)
     trainer, forest = LabelTree(precision="float32", **DEEP)._trainer(X, Y), learner.forest_
     starts = learner.weights_.block_starts_
-    with BlockFile() as spool:
+    with BlockFile() as block_file:
         for block in learner.weights_.blocks():
-            spool.append(block)
-        roots = training.hard_negatives(trainer, spool, starts, 0, 4, learner.discount)
+            block_file.append(block)
+        roots = training.hard_negatives(trainer, block_file, starts, 0, 4, learner.discount)
         assert roots.toarray().tolist() == [[1.0]] * 120
         for depth in range(1, forest.n_levels):
             first, last = forest.level_starts[depth : depth + 2]
-            sent = training.hard_negatives(trainer, spool, starts, depth, 4, learner.discount).toarray()
+            sent = training.hard_negatives(trainer, block_file, starts, depth, 4, learner.discount).toarray()
             best = learner._search.nodes(X, learner._scales(X), depth, 4)
             for row in range(120):
                 wanted = sorted(int(node) - first for node in best[row] if node >= 0)

@@ -163,11 +163,11 @@ def test_depths_cost_least():
     rng = np.random.default_rng(0)
     n_blocks, n_features = 6, 40
     kept = rng.integers(0, 20, (n_blocks, n_features)) * (rng.random((n_blocks, n_features)) < 0.6)
-    with BlockFile() as spool:
+    with BlockFile() as block_file:
         for counts in kept:
             features = np.flatnonzero(counts).astype(np.int32)
-            spool.append([features, counts[features].astype(np.uint8)])
-        depths, left = _choose_depths(spool, n_blocks, n_features)
+            block_file.append([features, counts[features].astype(np.uint8)])
+        depths, left = _choose_depths(block_file, n_blocks, n_features)
     for feature in range(n_features):
         costs = [12 * depth + kept[depth:, feature].sum() for depth in range(n_blocks + 1)]
         assert costs[depths[feature]] == min(costs)

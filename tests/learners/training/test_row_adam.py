@@ -5,23 +5,22 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from longtail.learners.training.row_adam import adam_rows
+from longtail.learners.training.row_adam import AdamTable, StepSize, adam_rows
 
 
 def test_a_step_is_that_of_adam():
     rng = np.random.default_rng(0)
-    values, first_moment, second_moment = (np.zeros((6, 4), np.float32) for _ in range(3))
-    values += rng.normal(size=values.shape).astype(np.float32)
-    wanted, mean, square = values.astype(np.float64), np.zeros((6, 4)), np.zeros((6, 4))
+    table = AdamTable.untrained(rng.normal(size=(6, 4)).astype(np.float32))
+    wanted, mean, square = table.values.astype(np.float64), np.zeros((6, 4)), np.zeros((6, 4))
     for step in range(1, 8):
         rows = rng.permutation(6)[:3].astype(np.int64)
         gradients = rng.normal(size=(3, 4)).astype(np.float32)
-        adam_rows(values, first_moment, second_moment, rows, gradients, 0.01, step)
+        adam_rows(table, rows, gradients, StepSize.of(0.01, step - 1))
         mean[rows] = 0.9 * mean[rows] + 0.1 * gradients
         square[rows] = 0.999 * square[rows] + 0.001 * gradients.astype(np.float64) ** 2
         corrected = mean[rows] / (1 - 0.9**step), square[rows] / (1 - 0.999**step)
         wanted[rows] -= 0.01 * corrected[0] / (np.sqrt(corrected[1]) + 1e-8)
-        np.testing.assert_allclose(values, wanted, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(table.values, wanted, rtol=1e-5, atol=1e-6)
 
 
 def test_it_steps_as_the_sparse_adam_of_torch():

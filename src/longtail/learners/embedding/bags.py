@@ -8,8 +8,10 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from longtail.kernels.jit import kernel, kernel_with
+from longtail.kernels.random import random_unit
 from longtail.kernels.types import Array, Float32, Float64, Int32, Int64
 from longtail.learners.training.row_adam import StepSize, adam_row
 
@@ -40,7 +42,7 @@ def sample_entries(
     values: Float32,
     rows: Int64,
     keep: float,
-    seed: Any,
+    state: npt.NDArray[np.uint64],
     begin: Int64,
     kept: Int32,
     weights: Float32,
@@ -54,20 +56,16 @@ def sample_entries(
     rows : ndarray of int64
         Rows to copy.
     keep : float
-    seed : uint64, not 0
-        State of the xorshift generator.
+    state : ndarray of uint64, shape (1,)
+        State of the random generator.
     begin, kept, weights : ndarray
         Filled with the copied rows as CSR arrays.
     """
-    state, threshold, at_most = np.uint64(seed), np.uint64(keep * 9007199254740992.0), keep >= 1
     count = 0
     begin[0] = 0
     for place in range(rows.shape[0]):
         for at in range(indptr[rows[place]], indptr[rows[place] + 1]):
-            state ^= state << np.uint64(13)
-            state ^= state >> np.uint64(7)
-            state ^= state << np.uint64(17)
-            if at_most or (state >> np.uint64(11)) < threshold:
+            if keep >= 1 or random_unit(state) < keep:
                 kept[count] = indices[at]
                 weights[count] = values[at]
                 count += 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from longtail.losses.logistic import binary_cross_entropy_sum
+from longtail.losses.logistic import binary_cross_entropy
 from longtail.losses.ranking_margin import margin_loss
 from longtail.losses.softmax import softmax_loss
 
@@ -40,7 +40,7 @@ def _margin(step: EmbeddingScores, hardest: int | None = None) -> Tensor:
 
 
 LOSSES: dict[str, Callable[[EmbeddingScores], Tensor]] = {
-    "logistic": lambda step: binary_cross_entropy_sum(step.scores * step.scale - step.shift, step.truth, step.costs),
+    "logistic": lambda step: binary_cross_entropy(step.scores * step.scale - step.shift, step.truth, step.costs).sum(),
     "softmax": lambda step: softmax_loss(step.scores * step.scale, step.truth, step.costs),
     "margin": _margin,
     "negative-mining": lambda step: _margin(step, step.n_hard_negatives),

@@ -186,8 +186,8 @@ class TrainableEmbedding:
         room = int((X.indptr[rows + 1] - X.indptr[rows]).sum())
         begin = np.empty(len(rows) + 1, np.int64)
         indices, values = np.empty(room, np.int32), np.empty(room, np.float32)
-        seed, keep = rng.integers(1, 2**63, dtype=np.uint64), 1 - float(self.settings.input_dropout)
-        count = sample_entries(X.indptr, X.indices, X.data, rows, keep, seed, begin, indices, values)
+        state, keep = rng.integers(2**64, size=1, dtype=np.uint64), 1 - float(self.settings.input_dropout)
+        count = sample_entries(X.indptr, X.indices, X.data, rows, keep, state, begin, indices, values)
         bags = Bags(begin, indices[:count], values[:count])
         found = count_occurring(bags, self._counts)
         by_feature = ByFeature(

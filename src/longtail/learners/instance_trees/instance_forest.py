@@ -237,15 +237,17 @@ class InstanceForest(Learner):
     ) -> InstanceTrees:
         trainer, first = self._trainer(X, Y, augmentation), before.n_trees if before else 0
         threads = affordable_threads(trainer.thread_bytes, "a tree")
-        with BlockFile(trainer.fingerprint(first) if is_resumable() else None) as spool:
+        with BlockFile(trainer.fingerprint(first) if is_resumable() else None) as block_file:
             try:
-                with closing(trainer.grow(range(first + len(spool), first + count), threads, len(spool))) as trees:
-                    spool.append_all(trees)
+                with closing(
+                    trainer.grow(range(first + len(block_file), first + count), threads, len(block_file))
+                ) as trees:
+                    block_file.append_all(trees)
             except Interrupted as error:  # its message counts only the trees of this run
-                error.args = (f"Stopped while growing trees: {len(spool):,} of {count:,} trees were done.",)
+                error.args = (f"Stopped while growing trees: {len(block_file):,} of {count:,} trees were done.",)
                 raise
             del trainer
-            return InstanceTrees.assemble(spool, count, self.n_features_in_, self.n_labels_, before)
+            return InstanceTrees.assemble(block_file, count, self.n_features_in_, self.n_labels_, before)
 
     def _trainer(self, X: sp.csr_array, Y: sp.csr_array, augmentation: Augmentation | None = None) -> TreeTrainer:
         counts = np.bincount(Y.indices, minlength=Y.shape[1])

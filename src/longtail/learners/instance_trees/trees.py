@@ -61,12 +61,12 @@ class InstanceTrees(BaseEstimator):
 
     @classmethod
     def assemble(
-        cls, spool: BlockFile, count: int, n_features: int, n_labels: int, before: InstanceTrees | None = None
+        cls, block_file: BlockFile, count: int, n_features: int, n_labels: int, before: InstanceTrees | None = None
     ) -> Self:
-        """Append the first `count` trees of a spool to those of `before`; in files beyond the memory limit."""
+        """Append the first `count` trees of a block file to those of `before`; in files beyond the memory limit."""
         made, names = cls(), [name for name in GrownTree._fields if not name.endswith("_counts")]
         made.n_features_, made.n_labels_ = n_features, n_labels
-        lengths = np.array([spool.lengths(tree) for tree in range(count)], np.int64)
+        lengths = np.array([block_file.lengths(tree) for tree in range(count)], np.int64)
         added = dict(zip(GrownTree._fields, lengths.sum(axis=0), strict=True))
         kinds = {name: np.dtype(_KINDS.get(f"{name}_", np.float32)) for name in names}
         old = {name: getattr(before, f"{name}_") if before else np.empty(0, kinds[name]) for name in names}
@@ -79,7 +79,7 @@ class InstanceTrees(BaseEstimator):
         counts: dict[str, list[Int64]] = {"weight": [], "label": []}
         roots = []
         for number in range(count):
-            grown = GrownTree(*spool.read(number))
+            grown = GrownTree(*block_file.read(number))
             root = ends["rights"]
             roots.append(root)
             for name in names:

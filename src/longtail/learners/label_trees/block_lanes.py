@@ -76,14 +76,16 @@ def without_labels(forest: LabelForest, weights: ChunkWeights, gone: Int32) -> t
     left.label_starts_ = starts_of(forest.holders[kept], forest.n_nodes)
     nodes, empty = [], np.flatnonzero(left.heights == 0)
     leaving = np.concatenate([gone, -2 - empty]).astype(np.int32)
-    with BlockFile() as spool:
+    with BlockFile() as block_file:
         for node, block in zip(weights.nodes_of_blocks, weights.blocks(), strict=True):
             smaller = _without(block, leaving, weights)
             if smaller is not None:
-                spool.append(smaller)
+                block_file.append(smaller)
                 nodes.append(int(node))
         starts = starts_of(np.array(nodes, np.int64), forest.n_nodes)
-        return left, ChunkWeights.assemble(spool, np.arange(len(nodes)), starts, weights.precision, weights.n_features_)
+        return left, ChunkWeights.assemble(
+            block_file, np.arange(len(nodes)), starts, weights.precision, weights.n_features_
+        )
 
 
 def _without(block: EncodedBlock, gone: Int32, weights: ChunkWeights) -> EncodedBlock | None:

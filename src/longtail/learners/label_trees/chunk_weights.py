@@ -128,10 +128,10 @@ class ChunkWeights(BaseEstimator):
 
     @classmethod
     def assemble(
-        cls, spool: BlockFile, numbers: Int64, block_starts: Int64, precision: NodePrecision, n_features: int
+        cls, block_file: BlockFile, numbers: Int64, block_starts: Int64, precision: NodePrecision, n_features: int
     ) -> Self:
-        """Assemble blocks ``numbers`` of the spool, in memory or, beyond the memory limit, in files."""
-        lengths = np.array([spool.lengths(int(number)) for number in numbers], np.int64).reshape(-1, 9)
+        """Assemble blocks ``numbers`` of the block_file, in memory or, beyond the memory limit, in files."""
+        lengths = np.array([block_file.lengths(int(number)) for number in numbers], np.int64).reshape(-1, 9)
         starts = np.zeros((len(numbers) + 1, 9), np.int64)
         np.cumsum(lengths, axis=0, out=starts[1:])
         stored = STORED_AS[precision]
@@ -140,7 +140,7 @@ class ChunkWeights(BaseEstimator):
         allocate = allocator(total)
         arrays = [allocate(int(size), kind) for size, kind in zip(starts[-1], kinds, strict=True)]
         for at, number in enumerate(numbers):
-            for whole, part, start in zip(arrays, spool.read(int(number)), starts[at], strict=True):
+            for whole, part, start in zip(arrays, block_file.read(int(number)), starts[at], strict=True):
                 whole[start : start + len(part)] = part
         made = cls()
         made._trusted = True
@@ -158,10 +158,10 @@ class ChunkWeights(BaseEstimator):
         cls, blocks: Iterable[EncodedBlock], block_starts: Int64, precision: NodePrecision, n_features: int
     ) -> Self:
         """Assemble blocks that are given in the order of their nodes."""
-        with BlockFile() as spool:
+        with BlockFile() as block_file:
             for block in blocks:
-                spool.append(block)
-            return cls.assemble(spool, np.arange(len(spool)), block_starts, precision, n_features)
+                block_file.append(block)
+            return cls.assemble(block_file, np.arange(len(block_file)), block_starts, precision, n_features)
 
     @property
     def n_blocks(self) -> int:

@@ -51,23 +51,23 @@ def insert_labels(
         costs.positive[ids], costs.negative[ids] = new.positive, new.negative
         trainer = NodeTrainer(settings, X, padded, scales, forest, weighting, old_weights.precision, costs)
     blocks = _new_blocks(old, forest, np.unique(nodes), old_weights.n_blocks)
-    with BlockFile() as spool:
+    with BlockFile() as block_file:
         for known in old_weights.blocks():
-            spool.append(known)
+            block_file.append(known)
         for depth in range(forest.n_levels):
             first, last = forest.level_starts[depth : depth + 2]
             todo = [block for block in blocks if first <= block.node < last]
             if todo and trainer is not None:
                 level = trainer.level(depth, sp.csr_array((votes[:, first:last] > 0).astype(np.float32)))
-                spool.append_all(trainer.train(depth, level, todo, affordable_threads(trainer, level)))
+                block_file.append_all(trainer.train(depth, level, todo, affordable_threads(trainer, level)))
             else:
                 for block in todo:
                     members = _labels_of(forest, block)
-                    spool.append(without_weights(members, old_weights.precision, int(X.shape[1])))
+                    block_file.append(without_weights(members, old_weights.precision, int(X.shape[1])))
         node_of_block = np.concatenate([old_weights.nodes_of_blocks, [block.node for block in blocks]]).astype(np.int64)
         order, starts = np.argsort(node_of_block, kind="stable"), starts_of(node_of_block, forest.n_nodes)
         grown = _with_labels(old, nodes, ids[labels], new_last=False)
-        return grown, ChunkWeights.assemble(spool, order, starts, old_weights.precision, int(X.shape[1]))
+        return grown, ChunkWeights.assemble(block_file, order, starts, old_weights.precision, int(X.shape[1]))
 
 
 def _new_blocks(old: LabelForest, forest: LabelForest, nodes: Int64, n_blocks: int) -> list[NodeBlock]:

@@ -326,9 +326,9 @@ class LabelTree(Learner):
 
     def _train(self, trainer: NodeTrainer) -> None:
         fingerprint = trainer.fingerprint(self.n_hard_negatives, self.discount) if is_resumable() else None
-        with BlockFile(fingerprint) as spool:
+        with BlockFile(fingerprint) as block_file:
             self.forest_ = trainer.forest
-            self.weights_ = train_trees(trainer, spool, self.n_hard_negatives, self.discount)
+            self.weights_ = train_trees(trainer, block_file, self.n_hard_negatives, self.discount)
 
     def _trainer(self, X: sp.csr_array, Y: sp.csr_array, augmentation: Augmentation | None = None) -> NodeTrainer:
         scales, weighting = self._scales(X), get_weighting(self.weighting)
@@ -345,7 +345,7 @@ class LabelTree(Learner):
         @cache
         def points() -> Any:
             return represent_labels(
-                self.representation, X, Y, scales, dimensions=self.n_components, seed=self.random_state
+                self.representation, X, Y, scales, n_components=self.n_components, random_state=self.random_state
             )
 
         def part(labels: Int32, seed: int) -> Branches:
@@ -356,7 +356,7 @@ class LabelTree(Learner):
                 leaf_size=self.leaf_size,
                 balanced=self.balanced,
                 max_depth=self.max_depth,
-                seed=seed,
+                random_state=seed,
             )
 
         made = []

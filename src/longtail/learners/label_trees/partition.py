@@ -44,13 +44,13 @@ def partition_labels(
     leaf_size: int,
     balanced: bool = True,
     max_depth: int | None = None,
-    seed: int = 0,
+    random_state: int = 0,
 ) -> Branches:
     """Partition labels into a tree whose leaves hold labels that lie close together.
 
     Parameters
     ----------
-    points : ndarray of float32 or csr_array of float32, shape (all labels, dimensions)
+    points : ndarray of float32 or csr_array of float32, shape (all labels, n_components)
         Of unit length, see `represent_labels`.
     labels : sequence of int
         The labels to partition, each once.
@@ -63,7 +63,7 @@ def partition_labels(
         leaves have the same depth, as in Parabel. Otherwise spherical k-means with `arity` centres, as in Bonsai.
     max_depth : int, optional
         Nodes this many steps below the root are leaves of any size.
-    seed : int
+    random_state : int
         Seed of the initial centres, together with the position of the split in the tree.
 
     Returns
@@ -77,7 +77,7 @@ def partition_labels(
     >>> tree.parents.tolist(), sorted(tree.labels[tree.nodes == tree.nodes[0]].tolist()) in ([0, 2], [1, 3])
     ([-1, 0, 0], True)
     """
-    for name, value, least in (("arity", arity, 2), ("leaf_size", leaf_size, 1), ("seed", seed, 0)):
+    for name, value, least in (("arity", arity, 2), ("leaf_size", leaf_size, 1), ("random_state", random_state, 0)):
         check(name, value, Integer(least, 2**63 - 1))
     check("max_depth", max_depth, Optional(Integer(0)))
     placed = np.sort(np.asarray(labels, np.int32))
@@ -86,8 +86,8 @@ def partition_labels(
     if not sp.issparse(points):
         points = np.ascontiguousarray(points, np.float32)
     if balanced:
-        return _balanced(points, placed, int(arity), int(leaf_size), max_depth, int(seed))
-    return _by_k_means(points, placed, int(arity), int(leaf_size), max_depth, int(seed))
+        return _balanced(points, placed, int(arity), int(leaf_size), max_depth, int(random_state))
+    return _by_k_means(points, placed, int(arity), int(leaf_size), max_depth, int(random_state))
 
 
 class _Plan(NamedTuple):

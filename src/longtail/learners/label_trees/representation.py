@@ -35,7 +35,13 @@ class _Source(NamedTuple):
 
 
 def represent_labels(
-    representation: Any, X: sp.csr_array, Y: sp.csr_array, scales: Float64, *, dimensions: int | None, seed: int
+    representation: Any,
+    X: sp.csr_array,
+    Y: sp.csr_array,
+    scales: Float64,
+    *,
+    n_components: int | None,
+    random_state: int,
 ) -> Any:
     """Represent each label by a point of unit length.
 
@@ -48,15 +54,15 @@ def represent_labels(
     Y : csr_array of 0 and 1, shape (n, labels)
     scales : ndarray of float64, shape (n,)
         One over the length of each row of X.
-    dimensions : int, optional
-        Dimensions of a random sign projection, which keeps cosines up to an error of about 1 / sqrt(dimensions); None
+    n_components : int, optional
+        Dimensions of a random sign projection, which keeps cosines up to an error of about 1 / sqrt(n_components); None
         for exact points. Given features with no more columns are not projected.
-    seed : int
+    random_state : int
         Seed of the random signs.
 
     Returns
     -------
-    ndarray of float32, shape (labels, dimensions), or csr_array of float32 where `dimensions` is None
+    ndarray of float32, shape (labels, n_components), or csr_array of float32 where `n_components` is None
         Zeros for labels without rows, features or known words.
 
     Examples
@@ -64,18 +70,18 @@ def represent_labels(
     >>> X = sp.csr_array(np.array([[3, 4, 0], [0, 0, 1]], np.float32))
     >>> Y = sp.csr_array(np.array([[1, 1, 0], [0, 1, 0]], np.float32))
     >>> lengths = np.array([1 / 5, 1])
-    >>> represent_labels("centroids", X, Y, lengths, dimensions=None, seed=0).toarray().round(2)
+    >>> represent_labels("centroids", X, Y, lengths, n_components=None, random_state=0).toarray().round(2)
     array([[0.6 , 0.8 , 0.  ],
            [0.42, 0.57, 0.71],
            [0.  , 0.  , 0.  ]], dtype=float32)
     """
     sources = _sources(representation, X, Y, scales)
-    if dimensions is None:
+    if n_components is None:
         return _exact(sources)
-    check("dimensions", dimensions, Integer(1))
-    if sources[0].members is None and sources[0].rows.shape[1] <= dimensions:
-        return _padded(sources[0], int(dimensions))
-    points = [_project(source, int(dimensions), [seed, place]) for place, source in enumerate(sources)]
+    check("n_components", n_components, Integer(1))
+    if sources[0].members is None and sources[0].rows.shape[1] <= n_components:
+        return _padded(sources[0], int(n_components))
+    points = [_project(source, int(n_components), [random_state, place]) for place, source in enumerate(sources)]
     return points[0] if len(points) == 1 else _unit(points[0] + points[1])
 
 

@@ -196,12 +196,12 @@ class OneVsRest(Learner):
         precision = self.weights_.precision
         trainer = self._trainer(rows, labels, counts, precision)
         blocks = [block_labels for _, block_labels in old] + BlockTrainer.blocks_by_frequency(counts)
-        with BlockFile() as spool:
+        with BlockFile() as block_file:
             for block, _ in old:
-                spool.append(block)
-            self._train(trainer, blocks, spool)
+                block_file.append(block)
+            self._train(trainer, blocks, block_file)
             blocks[len(old) :] = [block_labels + np.int32(self.n_labels_) for block_labels in blocks[len(old) :]]
-            weights = BlockWeights.assemble(spool, blocks, self.n_features_in_, precision)
+            weights = BlockWeights.assemble(block_file, blocks, self.n_features_in_, precision)
         with self._whole_or_unchanged():
             self.weights_ = weights
             self._remember_new_labels(labels)
@@ -218,10 +218,10 @@ class OneVsRest(Learner):
 
     def _fit_blocks(self, trainer: BlockTrainer) -> None:
         blocks = BlockTrainer.blocks_by_frequency(self.label_counts_)
-        with BlockFile(trainer.fingerprint(blocks) if is_resumable() else None) as spool:
-            self._train(trainer, blocks, spool)
+        with BlockFile(trainer.fingerprint(blocks) if is_resumable() else None) as block_file:
+            self._train(trainer, blocks, block_file)
             trainer.release_rows()
-            self.weights_ = BlockWeights.assemble(spool, blocks, self.n_features_in_, self.precision)
+            self.weights_ = BlockWeights.assemble(block_file, blocks, self.n_features_in_, self.precision)
 
     def _trainer(
         self,
@@ -259,11 +259,11 @@ class OneVsRest(Learner):
             centre,
         )
 
-    def _train(self, trainer: BlockTrainer, blocks: list[Int32], spool: BlockFile) -> None:
-        """Train the blocks that the spool does not hold yet, in as many threads as memory allows."""
-        threads = self._affordable_threads(*trainer.X.shape, trainer.copy_bytes(blocks[len(spool) :]))
-        with closing(trainer.train(blocks, first=len(spool), threads=threads)) as solved:
-            spool.append_all(solved)
+    def _train(self, trainer: BlockTrainer, blocks: list[Int32], block_file: BlockFile) -> None:
+        """Train the blocks that the block file does not hold yet, in as many threads as memory allows."""
+        threads = self._affordable_threads(*trainer.X.shape, trainer.copy_bytes(blocks[len(block_file) :]))
+        with closing(trainer.train(blocks, first=len(block_file), threads=threads)) as solved:
+            block_file.append_all(solved)
 
     def _affordable_threads(self, n_rows: int, n_features: int, copies: int = 0) -> int:
         """Number of threads that fit into the memory limit, at most `n_jobs`; the result does not depend on it."""

@@ -130,12 +130,12 @@ def _assembled(parts: list[_Classifiers], more: UpdateBatch, precision: Precisio
     place = np.full(more.n_labels, -1, np.int64)
     place[labels] = np.arange(len(labels))
     blocks = BlockTrainer.blocks_by_frequency(np.where(place >= 0, more.label_counts, 0))
-    with BlockFile() as spool:
+    with BlockFile() as block_file:
         for block in blocks:
             columns = sp.csc_array(rows[place[block]])
             kept = np.diff(columns.indptr)
             features = np.flatnonzero(kept).astype(np.int32)
             values = to_bfloat16(columns.data) if precision == "bfloat16" else columns.data
             lanes = columns.indices.astype(np.uint8)
-            spool.append(SolvedBlock(features, kept[features].astype(np.uint8), lanes, values, bias[block]))
-        return BlockWeights.assemble(spool, blocks, n_features, precision)
+            block_file.append(SolvedBlock(features, kept[features].astype(np.uint8), lanes, values, bias[block]))
+        return BlockWeights.assemble(block_file, blocks, n_features, precision)

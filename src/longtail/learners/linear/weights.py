@@ -93,17 +93,17 @@ class BlockWeights(BaseEstimator):
     entry_values_: Array
 
     @classmethod
-    def assemble(cls, spool: BlockFile, block_labels: list[Int32], n_features: int, precision: Precision) -> Self:
-        """Assemble solved blocks from the spool; beyond the memory limit, in memory-mapped temporary files."""
+    def assemble(cls, block_file: BlockFile, block_labels: list[Int32], n_features: int, precision: Precision) -> Self:
+        """Assemble solved blocks from the block file; beyond the memory limit, in memory-mapped temporary files."""
         made = cls()
         n_blocks = len(block_labels)
         made.lane_labels_ = np.full(n_blocks * LANES, -1, np.int32)
         made.lane_bias_ = np.zeros(n_blocks * LANES, np.float32)
         dtype = np.dtype(np.uint16 if precision == "bfloat16" else np.float32)
-        made._allocate(*_choose_depths(spool, n_blocks, n_features), n_blocks, dtype)
+        made._allocate(*_choose_depths(block_file, n_blocks, n_features), n_blocks, dtype)
         packed, next_entry = made._packed(), made.entry_offsets_[:-1].copy()
         for index, labels in enumerate(block_labels):
-            block = SolvedBlock(*spool.read(index))
+            block = SolvedBlock(*block_file.read(index))
             made.lane_labels_[index * LANES : index * LANES + len(labels)] = labels
             made.lane_bias_[index * LANES : index * LANES + len(labels)] = block.bias
             place_block(index, *block[:4], packed, next_entry)
@@ -321,7 +321,7 @@ class BlockWeights(BaseEstimator):
         return feature_of_slot
 
 
-def _choose_depths(spool: BlockFile, n_blocks: int, n_features: int) -> tuple[Int32, Int64]:
+def _choose_depths(block_file: BlockFile, n_blocks: int, n_features: int) -> tuple[Int32, Int64]:
     """Choose for each feature the number of panels with the lowest cost, and count its entries beyond them.
 
     Iterates backwards over the blocks. Only 0 and depths that end right after a block with weights of the feature can
@@ -330,7 +330,7 @@ def _choose_depths(spool: BlockFile, n_blocks: int, n_features: int) -> tuple[In
     depths, left = np.zeros(n_features, np.int32), np.zeros(n_features, np.int64)
     behind, cheapest = np.zeros(n_features, np.int64), np.full(n_features, np.inf)
     for block in range(n_blocks - 1, -1, -1):
-        features, kept = spool.read(block, 2)
+        features, kept = block_file.read(block, 2)
         cost = PANEL_ROW_COST * (block + 1) + behind[features]
         better = features[cost < cheapest[features]]
         cheapest[better] = PANEL_ROW_COST * (block + 1) + behind[better]

@@ -12,7 +12,7 @@ from longtail.learners.label_trees.partition import partition_labels
 from longtail.learners.label_trees.representation import represent_labels
 from longtail.learners.neural.batches import TokenRows
 
-_DIMENSIONS = 64
+_N_COMPONENTS = 64
 
 
 class LabelClusters(NamedTuple):
@@ -40,9 +40,9 @@ def cluster_labels(rows: TokenRows, Y: sp.csr_array, size: int, seed: int) -> La
     bags = _bags(rows)
     lengths = np.sqrt(np.asarray(bags.multiply(bags).sum(axis=1)).ravel())
     scales = np.divide(1.0, lengths, out=np.zeros(len(lengths)), where=lengths > 0)
-    points = represent_labels("centroids", bags, Y, scales, dimensions=_DIMENSIONS, seed=seed)
+    points = represent_labels("centroids", bags, Y, scales, n_components=_N_COMPONENTS, random_state=seed)
     known = np.flatnonzero(np.bincount(Y.indices, minlength=Y.shape[1]))
-    tree = partition_labels(points, known, arity=2, leaf_size=size, seed=seed)
+    tree = partition_labels(points, known, arity=2, leaf_size=size, random_state=seed)
     _, cluster = np.unique(tree.nodes, return_inverse=True)
     return clusters_of(tree.labels, cluster, Y.shape[1])
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.optim import AdamW, Optimizer, SparseAdam
 
 from longtail.learners.neural.modules.network import Network
-from longtail.learners.training.row_adam import adam_rows
+from longtail.learners.training.row_adam import AdamTable, StepSize, adam_rows
 from longtail.learners.training.schedule import linear_with_warmup
 
 if TYPE_CHECKING:
@@ -95,11 +95,12 @@ class RowAdam(Optimizer):
                 state = self.state[table]
                 if not state:
                     state |= {"step": 0, "exp_avg": torch.zeros_like(table), "exp_avg_sq": torch.zeros_like(table)}
+                size = StepSize.of(float(group["lr"]), int(state["step"]))
                 state["step"] += 1
                 gradient = table.grad.coalesce()
                 adam_rows(
-                    table.detach().numpy(), state["exp_avg"].numpy(), state["exp_avg_sq"].numpy(),
-                    gradient.indices()[0].numpy(), gradient.values().numpy(), float(group["lr"]), int(state["step"]),
+                    AdamTable(table.detach().numpy(), state["exp_avg"].numpy(), state["exp_avg_sq"].numpy()),
+                    gradient.indices()[0].numpy(), gradient.values().numpy(), size,
                 )  # fmt: skip
 
 

@@ -1,12 +1,8 @@
-"""Adam for tables of which a step changes few rows: a step reads and writes these rows and their moments alone.
-
-`adam_row` and `adam_rows` are the same update (Kingma and Ba, algorithm 1) in two orders of rounding. Trained models
-depend on their last bits: embeddings on those of the first, networks on those of the second.
-"""
+"""Adam for tables of which a step changes few rows: a step reads and writes these rows and their moments alone."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -64,48 +60,25 @@ def adam_row(values: Float32, first_moment: Float32, second_moment: Float32, gra
         )
 
 
-def adam_table(table: AdamTable, gradient: Float32, size: StepSize) -> None:
-    """Update a whole table as `adam_row` updates a row."""
-    if size.correction == 0:
-        table.values[...] -= size.learning_rate * gradient
-        return
-    table.first_moment[...] += (1 - _BETA1) * (gradient - table.first_moment)
-    table.second_moment[...] += (1 - _BETA2) * (gradient * gradient - table.second_moment)
-    table.values[...] -= (
-        size.learning_rate * table.first_moment / (np.sqrt(table.second_moment * size.correction) + _EPSILON)
-    )
-
-
 @kernel
-def adam_rows(
-    values: Float32,
-    first_moment: Float32,
-    second_moment: Float32,
-    rows: Int64,
-    gradients: Float32,
-    learning_rate: float,
-    step: int,
-) -> None:
+def adam_rows(table: Any, rows: Int64, gradients: Float32, size: StepSize) -> None:
     """Update some rows of a table; the other rows and their moments stay as they are.
 
     Parameters
     ----------
-    values, first_moment, second_moment : ndarray of float32, shape (n, width)
+    table : AdamTable
+        Changed in place.
     rows : ndarray of int64
         Rows to update, without repetitions.
     gradients : ndarray of float32, shape (len(rows), width)
-    learning_rate : float
-    step : int
-        Counted from 1.
+    size : StepSize
     """
-    size = np.float32(learning_rate / (1 - 0.9**step))
-    root = np.float32(1 / np.sqrt(1 - 0.999**step))
-    for at in range(rows.shape[0]):
-        row = rows[at]
-        for column in range(values.shape[1]):
-            g = gradients[at, column]
-            first = _BETA1 * first_moment[row, column] + (np.float32(1) - _BETA1) * g
-            second = _BETA2 * second_moment[row, column] + (np.float32(1) - _BETA2) * g * g
-            first_moment[row, column] = first
-            second_moment[row, column] = second
-            values[row, column] -= size * first / (np.sqrt(second) * root + _EPSILON)
+    for place in range(rows.shape[0]):
+        row = rows[place]
+        adam_row(table.values[row], table.first_moment[row], table.second_moment[row], gradients[place], size)
+
+
+def adam_table(table: AdamTable, gradient: Float32, size: StepSize) -> None:
+    """Update all values of a table."""
+    values, first_moment, second_moment = (part.reshape(-1) for part in table)
+    adam_row(values, first_moment, second_moment, gradient.reshape(-1), size)

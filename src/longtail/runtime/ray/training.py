@@ -13,7 +13,7 @@ from typing import Any
 from longtail import __version__
 from longtail.config import limit_threads
 from longtail.errors import InputError, Interrupted, LongtailError
-from longtail.runtime import block_file as spool
+from longtail.runtime import block_file
 from longtail.runtime.mmap import writable
 from longtail.runtime.ray.worker import Refusal, check_version
 from longtail.runtime.task import own, with_arrays
@@ -108,14 +108,14 @@ def run_together(
     is_stopped : callable
         Returns whether the user has asked for a stop.
     """
-    order = {"version": __version__, "references": list(references), "method": method, "unfinished": spool.place()}
+    order = {"version": __version__, "references": list(references), "method": method, "unfinished": block_file.place()}
     lost = ""
     for _ in range(_FAILURES + 1):
         with _begun(ray, order, n_cores()) as (conductor, run):
             lost = _watched(ray, conductor, run, is_stopped)
             if not lost:
                 result, opened = ray.get(conductor.take.remote())
-                spool.count_as_opened(opened)
+                block_file.count_as_opened(opened)
                 return own(result)
     raise InputError(
         f"The training lost its processes on the cluster {_FAILURES + 1} times: check that the nodes have enough "
@@ -166,8 +166,8 @@ def train_one(order: dict[str, Any]) -> None:
     try:
         check_version(order["version"])
         owner, arguments = (with_arrays(ray.get(reference), writable) for reference in order["references"])
-        with spool.resumed_at(order["unfinished"]):
-            found = getattr(owner, order["method"])(*arguments), spool.opened()
+        with block_file.resumed_at(order["unfinished"]):
+            found = getattr(owner, order["method"])(*arguments), block_file.opened()
     except LongtailError as error:
         ray.get(conductor.complain.remote(Refusal.of(error)))
         raise
