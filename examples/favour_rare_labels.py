@@ -1,4 +1,4 @@
-"""Three ways to find more rare labels: a weighting, the tail dial, and a dial that is chosen on held-out rows."""
+"""Three ways to find more rare labels: a weighting, the tail dial, and a dial position chosen on held-out rows."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 from longtail import JainPropensity, TailDial, Tfidf, datasets, evaluate, recipe
 
 train, test = datasets.load("debian-tags", "train"), datasets.load("debian-tags", "test")
-rows = int(os.environ.get("LONGTAIL_EXAMPLE_ROWS", train.n_rows))
+rows = int(os.environ.get("LONGTAIL_EXAMPLE_ROWS", train.n_rows))  # fewer in tests
 train = train.take(range(rows))
 
 features = Tfidf()

@@ -14,7 +14,7 @@ from longtail.metrics import evaluate
 
 
 def psp_at_5(estimator, X, y):
-    """Propensity-scored precision at 5, with the counts of the rows that the estimator was fitted on."""
+    """Return propensity-scored precision at 5, with label counts from the estimator's training rows."""
     learner = estimator[-1]
     inverse = JainPropensity().inverse(learner.label_counts_, learner.n_rows_)
     top = learner.predict_topk(estimator[:-1].transform(X), 5)
@@ -22,7 +22,7 @@ def psp_at_5(estimator, X, y):
 
 
 data = datasets.load("debian-tags:train")
-size = int(os.environ.get("LONGTAIL_EXAMPLE_ROWS", "5000"))
+size = int(os.environ.get("LONGTAIL_EXAMPLE_ROWS", "5000"))  # fewer in tests
 rows = np.random.default_rng(0).permutation(data.n_rows)[:size]
 texts, Y = np.array(data.texts, object)[rows], data.Y[rows]
 

@@ -1,4 +1,4 @@
-"""Train a tagger on bundled data, measure it, look at rare labels, save it."""
+"""Train a tagger on bundled data, evaluate it, also by label frequency, save it, and predict."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from longtail import Model, TextLearner, datasets, load, recipe
 from longtail.metrics import by_frequency
 
 train, test = datasets.load("debian-tags", "train"), datasets.load("debian-tags", "test")
-rows = int(os.environ.get("LONGTAIL_EXAMPLE_ROWS", train.n_rows))
+rows = int(os.environ.get("LONGTAIL_EXAMPLE_ROWS", train.n_rows))  # fewer in tests
 train = train.take(range(rows))
 
 learner = TextLearner(learner=recipe("pw-cb-dismec"))

@@ -1,4 +1,4 @@
-"""From a JSONL file of your own to a model: write, read, split, train, explain."""
+"""From your own texts to a model: write JSONL, read it, split, train, evaluate, explain."""
 
 from __future__ import annotations
 
@@ -32,5 +32,5 @@ learner = TextLearner(features=Tfidf(min_df=1), learner=recipe("dismec", C=10))
 learner.fit(train.texts, train.Y)
 model = Model(learner, label_names=films.label_names, recipe="dismec")
 print(model.evaluate(held_out, ks=[1]))
-for why in model.explain("A captain looks for his ship.", k=2):
-    print(why.name, round(why.score, 3), why.parts[:3])
+for explanation in model.explain("A captain looks for his ship.", k=2):
+    print(explanation.name, round(explanation.score, 3), explanation.parts[:3])
