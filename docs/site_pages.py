@@ -10,6 +10,7 @@ import inspect
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal, get_args, get_origin
 
 import typer
 from mkdocs.config.defaults import MkDocsConfig
@@ -108,20 +109,29 @@ def command_section(path: tuple[str, ...], command) -> list[str]:
     """One command: usage, what it does, arguments and options."""
     arguments = [p for p in command.params if p.param_type_name == "argument"]
     options = [p for p in command.params if p.param_type_name == "option" and p.name != "help"]
-    usage = " ".join([*path, *(p.metavar or p.name.upper() for p in arguments)])
+    usage = " ".join([*path, *(metavar(p) for p in arguments)])
     lines = ["", f"## {' '.join(path)}", "", f"    {usage} [OPTIONS]", "", plain(command.help), ""]
     if arguments:
         lines += ["| argument | meaning |", "|---|---|"]
-        lines += [f"| `{p.metavar or p.name.upper()}` | {plain(p.help)} |" for p in arguments] + [""]
+        lines += [f"| `{metavar(p)}` | {plain(p.help)} |" for p in arguments] + [""]
     if options:
         lines += ["| option | default | meaning |", "|---|---|---|"]
         for p in options:
-            number = getattr(p, "min", None) is not None or isinstance(p.default, int)
-            value = "" if p.is_flag else f" {p.metavar or ('N' if number else p.name.upper())}"
-            default = "" if p.default in (None, False, ()) or callable(p.default) else f"`{p.default}`"
+            value = "" if p.is_flag else f" {metavar(p)}"
+            default = "" if p.is_flag or p.default in (None, ()) or callable(p.default) else f"`{p.default}`"
             name = f"<code>{plain(', '.join(p.opts) + value)}</code>"
             lines.append(f"| {name} | {'required' if p.required else default} | {plain(p.help)} |")
     return lines
+
+
+def metavar(parameter) -> str:
+    """What stands for the value of an argument or option: its choices, where there are some."""
+    kind = getattr(getattr(parameter, "type_descriptor", None), "annotation", None)
+    choices = get_args(kind) if get_origin(kind) is Literal else ()
+    numbers = {int: "N", float: "NUMBER"}
+    shown = "|".join(choices) or parameter.metavar or numbers.get(kind, parameter.name.upper())
+    repeats = parameter.nargs == -1 or getattr(parameter, "multiple", False)
+    return f"{shown}..." if repeats and not shown.endswith("...") else shown
 
 
 def plain(text: str | None) -> str:

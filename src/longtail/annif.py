@@ -45,7 +45,7 @@ class LongtailBackend(AnnifLearningBackend):
     ``__`` in place of a dot: ``longtail_C=0.5``, ``longtail_features__min_df=3``. The project's transforms are used,
     its analyser is not.
 
-    Annif needs scores from 0 to 1: margins become 1 / (1 + exp(-3 margin)), as everywhere in longtail.
+    Annif needs scores from 0 to 1: margins become 1 / (1 + exp(-3 margin)), as for the tail dial.
     """
 
     name = "longtail"

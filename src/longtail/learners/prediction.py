@@ -86,9 +86,9 @@ class PredictionMixin:
     def predict_proba(self, X: Any, labels: Any = None, *, k: int = 100) -> Any:
         """Return the probabilities of some labels, or of the k best labels of each row; see `decision_function`.
 
-        Only learners whose scores map to probabilities have it: those with the logistic loss, forests without
-        weighting, networks, `Blend`, `Stacked`, and around these `TextLearner`, `TAug` with merge="scores" and
-        `TailDial` at 0. For others see `Model.calibrate`.
+        Only learners whose scores map to probabilities have it: linear learners and trees with the logistic loss,
+        forests without weighting, embeddings, networks, `Popularity`, `Blend`, `Stacked`, and around these
+        `TextLearner`, `TAug` with merge="scores" and `TailDial` at 0. For others see `Model.calibrate`.
         """
         return self._columns(X, labels, k, lambda scores: np.exp(self._log_scores(scores)), 0.0)
 

@@ -65,7 +65,7 @@ class TAug(MetaLearner):
         How the rankings of the two sides are merged: by score, or with the scores of the tail multiplied by a number
         above 0. Scores that may be negative, such as margins, are then first mapped to numbers from 0 to 1.
     rows : {"all", "own"}
-        A side is trained on all rows, or only on those with any of its labels. Label trees without `negatives` never
+        A side is trained on all rows, or only on those with any of its labels. Label trees without `n_hard_negatives` never
         use rows without labels, so it only affects the costs of a weighting, which depend on the number of rows.
     parallel : bool
         Train both sides at the same time, each with half of the threads; in turn in a run that can be resumed.
