@@ -41,6 +41,23 @@ def test_other_threads_inherit_set_config_and_not_config_context():
     assert seen == [None, 3]
 
 
+def test_set_config_inside_a_context_holds_until_its_end():
+    with config_context(n_jobs=2):
+        set_config(n_jobs=3)
+        assert get_config().n_jobs == 3
+    assert get_config().n_jobs is None
+
+
+def test_a_context_changes_what_it_names_when_it_is_entered():
+    context = config_context(n_jobs=2)
+    set_config(memory_limit="1GB")
+    try:
+        with context:
+            assert (get_config().n_jobs, get_config().memory_limit) == (2, "1GB")
+    finally:
+        set_config(memory_limit=None)
+
+
 @pytest.mark.parametrize(
     "call",
     [

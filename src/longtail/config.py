@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -51,14 +51,18 @@ def get_config() -> Config:
 
 
 def set_config(*, n_jobs: int | None = _UNSET, memory_limit: int | str | None = _UNSET) -> None:
-    """Change the settings of this process; omitted ones stay.
+    """Change the settings of this process, or, inside a `config_context`, until its end; omitted ones stay.
 
     Examples
     --------
     >>> set_config(n_jobs=None)
     """
     global _default
-    _default = _changed(_default, n_jobs, memory_limit)
+    changes, inside = _checked(n_jobs, memory_limit), _current.get()
+    if inside is None:
+        _default = replace(_default, **changes)
+    else:
+        _current.set(replace(inside, **changes))
 
 
 def config_context(
@@ -82,7 +86,13 @@ def config_context(
     ...     get_config()
     Config(n_jobs=2, memory_limit='2GB')
     """
-    return temporarily(_current, _changed(get_config(), n_jobs, memory_limit))
+    return _changed(_checked(n_jobs, memory_limit))
+
+
+@contextmanager
+def _changed(changes: dict[str, Any]) -> Iterator[None]:
+    with temporarily(_current, replace(get_config(), **changes)):
+        yield
 
 
 @contextmanager
@@ -136,12 +146,26 @@ def thread_count(n_jobs: int | None = None) -> int:
     """
     wanted = checked_jobs(get_config().n_jobs if n_jobs is None else n_jobs)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    most = min((limit for limit in (_most, _ceiling.get()) if limit is not None), default=None)
     if wanted is None or wanted < 0:
         wanted = max(1, cores + 1 + (-1 if wanted is None else wanted)) if _most is None else _most
-    return min(wanted, _most or wanted)
+    return wanted if most is None else min(wanted, most)
 
 
 _most: int | None = None  # threads of this process
+_ceiling: ContextVar[int | None] = ContextVar("longtail_ceiling", default=None)
+
+
+def at_most(threads: int) -> AbstractContextManager[None]:
+    """Limit the threads inside a ``with`` block, also those of learners with an `n_jobs` of their own.
+
+    Examples
+    --------
+    >>> with at_most(1):
+    ...     thread_count(3)
+    1
+    """
+    return temporarily(_ceiling, min(threads, _ceiling.get() or threads))
 
 
 def limit_threads(most: int | None) -> None:
@@ -188,11 +212,28 @@ def checked_jobs(n_jobs: Any) -> int | None:
     return int(n_jobs)
 
 
-def _changed(config: Config, n_jobs: Any, limit: Any) -> Config:
+def _checked(n_jobs: Any, limit: Any) -> dict[str, Any]:
+    """Check the settings that are given, and return them by name."""
+    changes = {}
     if n_jobs is not _UNSET:
-        config = replace(config, n_jobs=checked_jobs(n_jobs))
+        changes["n_jobs"] = checked_jobs(n_jobs)
     if limit is not _UNSET:
         if limit is not None:
             parse_memory(limit)
-        config = replace(config, memory_limit=limit)
-    return config
+        changes["memory_limit"] = limit
+    return changes
+
+
+RUN_SETTINGS = ("n_jobs", "device")
+"""Parameters of learners that are settings of a run: they don't change a model, and are not saved with it."""
+
+
+def without_run_settings(params: Mapping[str, Value]) -> dict[str, Value]:
+    """Return the parameters that a model depends on.
+
+    Examples
+    --------
+    >>> without_run_settings({"C": 1.0, "n_jobs": 2, "learner__n_jobs": 1})
+    {'C': 1.0}
+    """
+    return {name: value for name, value in params.items() if name.rpartition("__")[2] not in RUN_SETTINGS}

@@ -27,6 +27,7 @@ from longtail.data.sparse import as_indicator
 from longtail.errors import InputError, ParameterError
 from longtail.learners.blend import LogOdds, find_weights, merged
 from longtail.metrics import evaluate
+from longtail.rerank import label_norms, normalised
 from longtail.weighting import PW
 from tests.learners.contract import MatrixContract, assert_same, small_data
 
@@ -212,3 +213,22 @@ def test_learners_that_have_nothing_in_common_are_refused(tags, parts):
         Blend().join(parts, texts[:20], Y[:20, :5])
     with pytest.raises(InputError, match="nothing to find the weights on"):
         Blend().join(parts, texts[:20], Y[:20] * 0)
+
+
+@pytest.mark.parametrize("wrong", [{"top_k": 0}, {"top_k": "x"}, {"validation_fraction": 7}])
+def test_joining_checks_the_parameters(wrong):
+    X, Y = small_data()
+    parts = [OneVsRest().fit(X, Y), Popularity().fit(X, Y)]
+    with pytest.raises(ParameterError, match=f"{next(iter(wrong))} must be"):
+        Blend(**wrong).join(parts, X, Y)
+    blend = Blend().join(parts, X, Y).set_params(top_k=0)
+    with pytest.raises(ParameterError, match="top_k must be"):
+        blend.predict_topk(X)
+
+
+def test_a_blend_has_no_norms_of_its_own():
+    X, Y = small_data()
+    blend = Blend().join([OneVsRest().fit(X, Y), Popularity().fit(X, Y)], X, Y)
+    assert label_norms(blend) is None
+    with pytest.raises(InputError, match="Blend has no linear weights"):
+        normalised(blend)

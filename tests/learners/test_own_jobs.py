@@ -1,9 +1,24 @@
 """A learner's own `n_jobs` holds wherever it works, also inside of other learners."""
 
+import numpy as np
 import pytest
+from sklearn.base import clone
 
-from longtail import Blend, OneVsRest, Popularity, Stacked, TailDial, TAug, TextLearner, Tfidf
+from longtail import (
+    Blend,
+    CentroidReranker,
+    InstanceForest,
+    LabelTree,
+    OneVsRest,
+    Popularity,
+    Stacked,
+    TailDial,
+    TAug,
+    TextLearner,
+    Tfidf,
+)
 from longtail.config import config_context, thread_count
+from longtail.runtime import pool
 from tests.learners.contract import small_data
 
 
@@ -79,5 +94,44 @@ def test_over_texts():
 def test_sides_trained_at_the_same_time_have_at_most_half(own, most):
     Spy.seen = {}
     with config_context(n_jobs=4):
-        TAug(learner=Spy(n_jobs=own), tau=0.4, copies=1, parallel=True).fit(*small_data())
+        learner = TAug(learner=Spy(n_jobs=own), tau=0.4, copies=1, parallel=True).fit(*small_data())
     assert Spy.seen == {"fit": most, "copies": most}
+    assert learner.head_learner_.n_jobs == own  # for predictions
+
+
+def counted_threads(monkeypatch, work):
+    """Threads of each `run_blocks` while some work is done."""
+    used = []
+
+    def count(threads=None):
+        used.append(thread_count(threads))
+        return used[-1]
+
+    monkeypatch.setattr(pool, "thread_count", count)
+    with config_context(n_jobs=3):
+        work()
+    return set(used)
+
+
+X, Y = small_data()
+NEW = Y[:, [0]]
+METHODS = {
+    "new labels": (OneVsRest(n_jobs=1), lambda learner: learner.add_labels(X, NEW)),
+    "new labels of a tree": (LabelTree(n_jobs=1), lambda learner: learner.add_labels(X, NEW)),
+    "new labels inside": (TailDial(learner=OneVsRest(n_jobs=1)), lambda learner: learner.add_labels(X, NEW)),
+    "more trees": (InstanceForest(n_trees=2, n_jobs=1), lambda learner: learner.add_trees(X, Y, 2)),
+    "more trees inside": (
+        CentroidReranker(learner=InstanceForest(n_trees=2), n_jobs=1), lambda learner: learner.add_trees(X, Y, 2),
+    ),
+    "leaves": (InstanceForest(n_trees=2, n_jobs=1), lambda learner: learner.leaves(X)),
+    "an update": (OneVsRest(n_jobs=1), lambda learner: learner.update(X, Y, train=(X, Y))),
+    "weighted search": (LabelTree(n_jobs=1), lambda learner: learner.predict_weighted_topk(X, np.ones(14))),
+    "columns": (OneVsRest(n_jobs=1), lambda learner: learner.decision_function(X, [0, 3])),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_uses_the_threads_of_its_learner(name, monkeypatch):
+    learner, method = METHODS[name]
+    learner = clone(learner).fit(X, Y)
+    assert counted_threads(monkeypatch, lambda: method(learner)) <= {1}

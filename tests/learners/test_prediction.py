@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 
 from longtail import (
     Blend,
@@ -56,6 +57,8 @@ def test_columns_are_the_scores_of_the_ranking(name, data):
         assert ((chances >= 0) & (chances <= 1)).all()
         for column, label in enumerate(labels):
             top = learner.predict_topk(X, 1, only=[label])
+            if learner._merged_candidates:  # whose scores depend on the candidates
+                continue
             np.testing.assert_array_equal(scores[:, column], top.scores[:, 0])
             linked = np.where(top.labels[:, 0] < 0, 0, np.exp(learner._log_scores(top.scores[:, 0])))
             np.testing.assert_allclose(chances[:, column], linked, rtol=1e-6)
@@ -67,6 +70,20 @@ def test_columns_are_the_scores_of_the_ranking(name, data):
     chances = learner.predict_proba(X, k=4).data
     assert len(chances) == best.nnz
     assert ((chances >= 0) & (chances <= 1)).all()
+
+
+@pytest.mark.parametrize("name", ["logistic", "blend", "stacked", "dial"])
+def test_a_column_does_not_depend_on_the_labels_asked_for_with_it(name, data):
+    X, Y = data
+    learner = clone(WITH[name]).set_params(**({"top_k": 3} if name in ("blend", "stacked") else {})).fit(X, Y)
+    whole = learner.decision_function(X, k=Y.shape[1])
+    for labels in ([0], [7, 3], list(range(Y.shape[1]))):
+        columns = learner.decision_function(X, labels)
+        for column, label in enumerate(labels):
+            of_label = whole[:, [label]].tocoo()
+            reached = columns[of_label.row, column] > -np.inf
+            assert reached.any() or label == UNSEEN
+            np.testing.assert_array_equal(columns[of_label.row[reached], column], of_label.data[reached])
 
 
 def test_labels_that_are_not_reached(data):

@@ -103,7 +103,10 @@ def test_every_view_fits_a_phone(browser, server):
             visit.settle()
             assert visit.overflow() <= 0, view
         visit.go("Text")
-        last, panel = (visit.page.locator(name).bounding_box() for name in ("#own", "#results-0"))
+        places = [visit.page.locator(name) for name in ("#own", "#results-0")]
+        for place in places:
+            expect(place).to_be_visible()
+        last, panel = (place.bounding_box() for place in places)
         assert last["y"] > panel["y"] + panel["height"]
 
 

@@ -188,7 +188,7 @@ def test_how_labels_are_cut_into_blocks_changes_nothing(monkeypatch):
     Y = sp.csr_array(sp.hstack([Y, sp.csr_array((150, 3)), Y[:, :5]]))
     whole = CentroidReranker(learner=Popularity(), n_jobs=2).fit(X, Y).centroids_
     for values in (1, 7, 300, 5000):
-        monkeypatch.setattr(centroids_module, "_VALUES_A_BLOCK", values)
+        monkeypatch.setattr(centroids_module, "_VALUES_PER_BLOCK", values)
         parts = CentroidReranker(learner=Popularity(), n_jobs=2).fit(X, Y).centroids_
         for name in LabelCentroids._stored:
             np.testing.assert_array_equal(getattr(parts, name), getattr(whole, name), err_msg=name)

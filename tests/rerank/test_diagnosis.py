@@ -16,6 +16,7 @@ from longtail import (
     Model,
     OneVsRest,
     Popularity,
+    Stacked,
     TailDial,
     TAug,
     TextLearner,
@@ -25,7 +26,6 @@ from longtail import (
 from longtail.errors import InputError, ParameterError
 from longtail.kernels.lanes import widened
 from longtail.learners.label_trees.chunks import DENSE_FROM
-from longtail.learners.norms import lane_norms
 from longtail.rerank import Diagnosis, diagnose, label_norms, normalised
 from longtail.rerank.diagnosis import BinShare
 from tests.learners.contract import UNSEEN, assert_same, small_data
@@ -83,7 +83,7 @@ class TestNorms:
             own = lengths[members == label]
             assert len(own) >= (learner.label_counts_[label] > 0) * learner.n_trees
             assert norms[label] == pytest.approx(own.mean() if len(own) else np.nan, rel=1e-6, nan_ok=True)
-        assert lane_norms(learner.weights_) == pytest.approx(lengths, rel=1e-6)
+        assert learner.weights_.lane_norms() == pytest.approx(lengths, rel=1e-6)
         assert np.isnan(norms[UNSEEN])
         assert np.diff(learner.weights_.dense_starts_).any()
 
@@ -319,6 +319,13 @@ class TestNormalised:
         label, row = 5, X[[3]]
         old, new = (one.explain(row, [label])[0] for one in (learner, even))
         assert old.score != pytest.approx(new.score, rel=1e-3)
+
+    def test_stacking_normalises_its_first_learner_alone(self):
+        X, Y = small_data()
+        stacked = Stacked(learner=OneVsRest(), second=InstanceForest(n_trees=2)).fit(X, Y)
+        even = normalised(stacked)
+        assert even.second_ is stacked.second_
+        np.testing.assert_array_equal(label_norms(even), label_norms(normalised(stacked.learner_)))
 
     def test_only_one_tree_by_hand(self):
         """One root with two labels: the score is exp(-max(0, 1 - z)^2)."""

@@ -9,7 +9,7 @@ from longtail import InstanceForest, LabelTree, Model, OneVsRest, Popularity, Ra
 from longtail.data import generate
 from longtail.errors import ModelError, ParameterError
 from longtail.metrics.ranking import are_true
-from longtail.rerank.folds import fold_numbers, out_of_fold, with_probabilities
+from longtail.rerank.folds import out_of_fold, split_folds, with_probabilities
 from tests.learners.contract import MatrixContract, assert_same, small_data
 
 TREE = {"leaf_size": 4, "arity": 3, "precision": "float32"}
@@ -77,15 +77,16 @@ def test_auto_takes_a_position_of_the_dial(data):
 
 def test_out_of_fold_scores_come_from_learners_that_did_not_see_the_row(data):
     train, _ = data
-    found = out_of_fold(OneVsRest(), train.X, train.Y, folds=3, candidates=10, seed=5)
-    fold = fold_numbers(train.n_rows, 3, 5)
-    assert sorted(np.bincount(fold)) == [200, 200, 200]
-    for number in range(3):
-        others = fold != number
+    found = out_of_fold(OneVsRest(), train.X, train.Y, folds=3, top_k=10, random_state=5)
+    folds = split_folds(train.n_rows, 3, 5)
+    assert [len(held_out) for held_out, _ in folds] == [200, 200, 200]
+    assert sorted(np.concatenate([held_out for held_out, _ in folds])) == list(range(600))
+    for held_out, others in folds:
+        assert sorted([*held_out, *others]) == list(range(600))
         learner = OneVsRest().fit(train.X[others], train.Y[others])
-        expected = with_probabilities(learner, learner.predict_topk(train.X[~others], 10))
-        np.testing.assert_array_equal(found.top.labels[~others], expected.labels)
-        np.testing.assert_array_equal(found.top.scores[~others], expected.scores)
+        expected = with_probabilities(learner, learner.predict_topk(train.X[held_out], 10))
+        np.testing.assert_array_equal(found.top.labels[held_out], expected.labels)
+        np.testing.assert_array_equal(found.top.scores[held_out], expected.scores)
     dense = train.Y.toarray()
     rows, places = np.nonzero(found.top.labels >= 0)
     np.testing.assert_array_equal(found.truth[rows, places], dense[rows, found.top.labels[rows, places]])
@@ -95,7 +96,7 @@ def test_in_sample_scores_are_too_good(data):
     """The trap: a learner is nearly always right about rows that it was trained on."""
     train, test = data
     inside, outside = (
-        out_of_fold(OneVsRest(), train.X, train.Y, folds=folds, candidates=5, seed=0).truth[:, 0].mean()
+        out_of_fold(OneVsRest(), train.X, train.Y, folds=folds, top_k=5, random_state=0).truth[:, 0].mean()
         for folds in (1, 2)
     )
     learner = OneVsRest().fit(train.X, train.Y)

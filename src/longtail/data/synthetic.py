@@ -57,7 +57,7 @@ def generate(
     test_rows : int
         Rows of a second data set from the same labels.
     n_jobs : int, optional
-        Number of threads.
+        Threads; None as `longtail.config_context` says.
 
     Returns
     -------

@@ -41,7 +41,7 @@ class TextEmbedding(TextInput, Validated, BaseEstimator):
     max_length : int
         Tokens per text; longer texts are truncated.
     n_jobs : int, optional
-        Number of threads.
+        Threads; None as `longtail.config_context` says.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Checks of arrays before they go to kernels, and arrays that grow inside kernels."""
+"""Checks of arrays before they go to kernels, arrays that grow inside kernels, and rows of norm 1."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from longtail.kernels.jit import kernel
+from longtail.kernels.types import Float32
 
 
 def is_array(array: Any, ndim: int, *kinds: Any) -> bool:
@@ -34,3 +35,10 @@ def with_room(array: npt.NDArray[Any], size: int) -> Any:
     larger = np.empty(max(size, 2 * array.shape[0]), array.dtype)
     larger[: array.shape[0]] = array
     return larger
+
+
+def unit_rows(values: Float32) -> Float32:
+    """Scale rows to norm 1; a row of zeros stays."""
+    lengths = np.sqrt(np.einsum("ij,ij->i", values, values, dtype=np.float64))[:, None].astype(np.float32)
+    found: Float32 = np.divide(values, lengths, out=np.zeros_like(values), where=lengths > 1e-12)
+    return found

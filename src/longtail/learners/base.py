@@ -68,6 +68,7 @@ class Learner(Validated, PredictionMixin, WithJobs, BaseEstimator):
     _log_odds_slope: float | None = None  # scores times this are log-odds; None where they are 0 or above
     _working: ClassVar[frozenset[str]] = frozenset(
         {"_fit", "_fit_augmented", "_topk", "_weighted_topk", "_weighted_topks", "_explain", "_estimate"}
+        | {"_grown", "add_labels", "add_trees", "leaves"}
     )
     _data_propensity: Propensity | None = None  # that of the data; a model sets it
 
@@ -128,16 +129,16 @@ class Learner(Validated, PredictionMixin, WithJobs, BaseEstimator):
         self._check_parameters()
         if type(self)._update is Learner._update:
             Learner._update(self, None)  # type: ignore[arg-type]  # refuses, before any work
-        rows, labels = self._check_more(X, y)
+        rows, labels = self._check_batch(X, y)
         if rows.shape[0] == 0:
             raise InputError("X has no rows: there is nothing to learn from.")
         earlier = None
         if train is not None:
-            before, known = self._check_more(*train)
+            before, known = self._check_batch(*train)
             width = max(labels.shape[1], known.shape[1])
             labels, known = with_columns(labels, width), with_columns(known, width)
             earlier = before, known
-        self._learn_more(UpdateBatch.of(rows, labels, earlier, self.label_counts_, self.n_rows_))
+        self._learn_batch(UpdateBatch.of(rows, labels, earlier, self.label_counts_, self.n_rows_))
         return self
 
     def predict_topk(
@@ -212,19 +213,19 @@ class Learner(Validated, PredictionMixin, WithJobs, BaseEstimator):
     @abstractmethod
     def _fit(self, X: sp.csr_array, Y: sp.csr_array) -> None: ...
 
-    def _update(self, more: UpdateBatch) -> None:
-        """Learn from more rows; `_learn_more` sets the counts afterwards."""
+    def _update(self, batch: UpdateBatch) -> None:
+        """Learn from more rows; `_learn_batch` sets the counts afterwards."""
         raise InputError(f"{type(self).__name__} does not support incremental updates: refit on all rows.")
 
-    def _learn_more(self, more: UpdateBatch) -> None:
+    def _learn_batch(self, batch: UpdateBatch) -> None:
         with self._whole_or_unchanged():
-            self._update(more)
-            self.n_rows_, self.n_labels_, self.label_counts_ = more.n_rows, more.n_labels, more.label_counts
+            self._update(batch)
+            self.n_rows_, self.n_labels_, self.label_counts_ = batch.n_rows, batch.n_labels, batch.label_counts
 
-    def _updated(self, more: UpdateBatch) -> Self:
+    def _updated(self, batch: UpdateBatch) -> Self:
         """Return an updated copy."""
         grown = copy.copy(self)
-        grown._learn_more(more)
+        grown._learn_batch(batch)
         return grown
 
     def _fit_augmented(self, X: sp.csr_array, Y: sp.csr_array, augmentation: Augmentation) -> None:
@@ -414,7 +415,7 @@ class Learner(Validated, PredictionMixin, WithJobs, BaseEstimator):
             raise InputError("X has no rows: nothing to learn the new labels from.")
         return rows, labels
 
-    def _check_more(self, X: Any, y: Any) -> tuple[sp.csr_array, sp.csr_array]:
+    def _check_batch(self, X: Any, y: Any) -> tuple[sp.csr_array, sp.csr_array]:
         """Check new or earlier rows for an update."""
         rows, labels = _same_rows(self._check_rows(X), as_indicator(y, name="y"))
         if labels.shape[1] < self.n_labels_:

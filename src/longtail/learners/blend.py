@@ -21,6 +21,7 @@ from longtail.learners.cost import TrainingCost
 from longtail.learners.explanation import Explanation
 from longtail.learners.held_out import split_rows
 from longtail.learners.platt import fit_platt
+from longtail.learners.prediction import checked_k
 from longtail.metrics import evaluate
 from longtail.topk import TopK
 from longtail.validation import SEED, Constraint, Integer, Number, check
@@ -130,6 +131,7 @@ class Blend(Learner):
         -------
         self
         """
+        super()._check_parameters()
         self._check_joined(learners)
         truth = as_indicator(y, name="y")
         if truth.shape[1] != learners[0].n_labels_:
@@ -199,6 +201,7 @@ class Blend(Learner):
         return [LogOdds.of(top, slope, offset, int(self.top_k)) for top, slope, offset in lines]
 
     def _topk(self, X: Any, k: int, allowed: Allowed) -> TopK:
+        checked_k(self.top_k, "top_k")  # it may be set on a fitted learner
         tops = self._tops(X, max(k, int(self.top_k)), allowed)
         top = merged(self._as_log_odds(tops), self.weights_, k, self.n_labels_)
         scores = np.where(top.labels >= 0, top.scores * self.slope_ + self.offset_, -np.inf).astype(np.float32)
@@ -211,6 +214,10 @@ class Blend(Learner):
         judged = held_out if len(held_out) else chosen
         self._join(trained, _some(X, judged), Y[judged], is_unseen=len(held_out) > 0)
         self._remember_labels(Y)
+
+    @property
+    def _merged_candidates(self) -> int:
+        return len(self.learners_) * int(self.top_k)
 
     def _takes_texts(self) -> bool:
         parts = self.learners_ if hasattr(self, "learners_") else self.learners

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from longtail.data.sparse import as_indicator
 from longtail.errors import InputError
 from longtail.kernels.types import Float64, Int64
+from longtail.learners.platt import fit_logistic
 from longtail.metrics import frequency_bins
 from longtail.topk import TopK
 from longtail.validation import Constraint, OneOf, Optional, Validated
@@ -145,21 +146,11 @@ class Calibration(Validated, BaseEstimator):
 
 
 def _platt_curve(scores: Float64, hits: Float64) -> tuple[Float64, Float64]:
-    """Fit sigma(a s + b) by maximum likelihood with Platt's softened targets; Newton steps from the base rate."""
+    """Fit sigma(a s + b) by maximum likelihood with Platt's softened targets."""
     right = hits.sum()
     targets = np.where(hits > 0, (right + 1) / (right + 2), 1 / (len(hits) - right + 2))
     centre, spread = scores.mean(), scores.std() or 1.0
-    design = np.column_stack([(scores - centre) / spread, np.ones_like(scores)])
-    beta = np.array([0.0, np.log((right + 1) / (len(hits) - right + 1))])
-    for _ in range(50):
-        share = 1 / (1 + np.exp(-np.clip(design @ beta, -35, 35)))
-        gradient = design.T @ (share - targets)
-        hessian = (design * (share * (1 - share) + 1e-9)[:, None]).T @ design
-        step = np.linalg.solve(hessian, gradient)
-        beta -= step / max(1.0, float(np.abs(step).max()) / 2)
-        if np.abs(step).max() < 1e-9:
-            break
+    slope, offset = fit_logistic(((scores - centre) / spread)[:, None], targets, ridge=1e-9)
     reach = np.linspace(-8, 8, 129)  # range of the log-odds; beyond it the sigmoid is 0 or 1
-    slope = beta[0] if abs(beta[0]) > 1e-6 else 1e-6
-    knots = np.sort(((reach - beta[1]) / slope) * spread + centre)
-    return knots, 1 / (1 + np.exp(-(beta[0] * (knots - centre) / spread + beta[1])))
+    knots = np.sort((reach - offset) / (slope if abs(slope) > 1e-6 else 1e-6) * spread + centre)
+    return knots, 1 / (1 + np.exp(-(slope * (knots - centre) / spread + offset)))

@@ -13,7 +13,9 @@ from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from longtail.errors import InputError, ParameterError
+from longtail.kernels.types import Float64
 from longtail.learners.base import Learner
+from longtail.learners.norms import label_norms
 from longtail.propensity import get_propensity
 
 
@@ -23,12 +25,12 @@ class GrowsTrees(Learner):
     learner: Learner | None
     learner_: Learner
 
-    def add_trees(self, X: Any, y: Any, trees: int) -> Self:
+    def add_trees(self, X: Any, y: Any, n_trees: int) -> Self:
         """Grow more trees in the fitted learner inside, and leave the others unchanged; see `InstanceForest.add_trees`.
 
         When it fails or is interrupted, the learner stays as it was.
         """
-        grown = self._grown("add_trees", "trees over rows to add to", X, y, trees)
+        grown = self._grown("add_trees", "trees over rows to add to", X, y, n_trees)
         with self._whole_or_unchanged():
             self.learner, self.learner_ = clone(grown), grown
             self.n_rows_, self.label_counts_ = grown.n_rows_, grown.label_counts_
@@ -59,6 +61,7 @@ class MetaLearner(Learner):
     """A learner around another one, its parameter `learner`; a subclass defines the default for None."""
 
     learner: Learner | None
+    learner_: Learner
 
     @abstractmethod
     def _default(self) -> Learner:
@@ -71,6 +74,9 @@ class MetaLearner(Learner):
 
     def _default_features(self) -> Any:
         return self._base()._default_features()
+
+    def _label_norms(self) -> Float64 | None:
+        return label_norms(self.learner_)
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

@@ -20,29 +20,29 @@ def add_derivatives(
     inputs: Float64,
     truth: Float64,
     weights: Float64,
-    slope: Float64,
-    curvature: Float64,
+    gradient: Float64,
+    hessian: Float64,
 ) -> None:
     """Add gradient and Hessian of the logistic loss, the intercept last, always in the same order of summation."""
     width = inputs.shape[1]
     for row in range(inputs.shape[0]):
         values = inputs[row]
-        odds: Any = weights[width]
+        log_odds: Any = weights[width]
         for column in range(width):
-            odds += weights[column] * values[column]
-        chance = 1 / (1 + np.exp(-np.minimum(np.maximum(odds, -30.0), 30.0)))
-        error, bend = chance - truth[row], chance * (1 - chance)
-        slope[width] += error
-        curvature[width, width] += bend
+            log_odds += weights[column] * values[column]
+        probability = 1 / (1 + np.exp(-np.minimum(np.maximum(log_odds, -30.0), 30.0)))
+        error, curvature = probability - truth[row], probability * (1 - probability)
+        gradient[width] += error
+        hessian[width, width] += curvature
         for column in range(width):
-            slope[column] += error * values[column]
-            bent = bend * values[column]
-            curvature[width, column] += bent
+            gradient[column] += error * values[column]
+            product = curvature * values[column]
+            hessian[width, column] += product
             for other in range(column + 1):
-                curvature[column, other] += bent * values[other]
+                hessian[column, other] += product * values[other]
     for column in range(width + 1):
         for other in range(column):
-            curvature[other, column] = curvature[column, other]
+            hessian[other, column] = hessian[column, other]
 
 
 def fit_logistic(features: Array, truth: Array, ridge: float) -> Float64:
@@ -61,9 +61,9 @@ def fit_logistic(features: Array, truth: Array, ridge: float) -> Float64:
     penalty = np.full(len(weights), ridge)
     penalty[-1] = 1e-9
     for _ in range(50):
-        slope, curvature = np.zeros(len(weights)), np.zeros((len(weights), len(weights)))
-        add_derivatives(inputs, targets, weights, slope, curvature)
-        step = np.linalg.solve(curvature + np.diag(penalty), slope + penalty * weights)
+        gradient, hessian = np.zeros(len(weights)), np.zeros((len(weights), len(weights)))
+        add_derivatives(inputs, targets, weights, gradient, hessian)
+        step = np.linalg.solve(hessian + np.diag(penalty), gradient + penalty * weights)
         weights -= step * min(1.0, 5.0 / max(float(np.abs(step).max()), 1e-30))
         if np.abs(step).max() < 1e-6:
             break
@@ -93,11 +93,11 @@ def fit_platt(top: TopK, Y: sp.csr_array, least_slope: float = 1.0) -> tuple[flo
     return float(slope), float(offset)
 
 
-def _offset_for(odds: Float64, share: float) -> float:
+def _offset_for(log_odds: Float64, share: float) -> float:
     """Return the offset of log-odds for a mean probability of `share`, by bisection."""
     low, high = -50.0, 50.0
     for _ in range(60):
         middle = (low + high) / 2
-        is_high = np.mean(1 / (1 + np.exp(-(odds + middle)))) > share
+        is_high = np.mean(1 / (1 + np.exp(-(log_odds + middle)))) > share
         low, high = (low, middle) if is_high else (middle, high)
     return (low + high) / 2

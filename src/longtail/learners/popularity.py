@@ -47,8 +47,8 @@ class Popularity(Learner):
     def _fit(self, X: sp.csr_array, Y: sp.csr_array) -> None:
         self._rank(self.label_counts_, self.n_rows_)
 
-    def _update(self, more: UpdateBatch) -> None:
-        self._rank(more.label_counts, more.n_rows)
+    def _update(self, batch: UpdateBatch) -> None:
+        self._rank(batch.label_counts, batch.n_rows)
 
     def _rank(self, label_counts: Int64, n_rows: int) -> None:
         shares = (label_counts / n_rows).astype(np.float32)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import isnan
 from numbers import Real
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -27,11 +28,20 @@ class PredictionMixin:
 
     n_labels_: int
 
+    @property
+    def _merged_candidates(self) -> int:
+        """Labels per row that a learner can rank whose scores depend on all candidates together; 0 for other learners.
+
+        Its scores are those of an unrestricted ranking, whichever labels are asked for.
+        """
+        return 0
+
     if TYPE_CHECKING:
 
         def predict_topk(self, X: Any, k: int = 5, *, only: Any = None) -> TopK: ...  # noqa: D102
         def _label_ids(self, name: str, ids: Any) -> Int32: ...
         def _log_scores(self, scores: Array) -> Array: ...
+        def parts(self, *, fitted: bool = False) -> Iterator[tuple[str, PredictionMixin]]: ...  # noqa: D102
 
     def predict(self, X: Any, *, k: int = 100, min_score: float | None = None) -> sp.csr_array:
         """Predict labels: a sparse 0/1 matrix with at most k labels per row, those that score above `min_score`.
@@ -97,9 +107,10 @@ class PredictionMixin:
         chosen, column = None, None
         if labels is not None:
             chosen, column = np.unique(self._label_ids("labels", labels), return_inverse=True)
-        wanted = checked_k(k) if chosen is None else max(len(chosen), 1)
-        top = self.predict_topk(X, min(wanted, max(self.n_labels_, 1)), only=chosen)
-        used = top.labels >= 0
+        merged = max(part._merged_candidates for _, part in self.parts(fitted=True))
+        wanted = checked_k(k) if chosen is None else max(len(chosen), merged, 1)
+        top = self.predict_topk(X, min(wanted, max(self.n_labels_, 1)), only=None if merged else chosen)
+        used = top.labels >= 0 if chosen is None else np.isin(top.labels, chosen)
         rows, found = np.nonzero(used)[0], top.labels[used]
         scores = link(top.scores[used].astype(np.float32)).astype(np.float32)
         shape = (len(top.labels), self.n_labels_)

@@ -160,9 +160,9 @@ class TextLearner(MetaLearner, GrowsLabels):
     def _fit(self, X: sp.csr_array, Y: sp.csr_array) -> None:
         self.learner_ = self._base()._fit_checked(X, Y)
 
-    def _update(self, more: UpdateBatch) -> None:
+    def _update(self, batch: UpdateBatch) -> None:
         """Update the learner; the features stay unchanged, and new words are ignored."""
-        self.learner_ = self.learner_._updated(more)
+        self.learner_ = self.learner_._updated(batch)
 
     def _topk(self, X: sp.csr_array, k: int, allowed: Allowed) -> TopK:
         return self.learner_._topk(X, k, allowed)

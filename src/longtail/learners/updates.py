@@ -12,7 +12,7 @@ from longtail.kernels.types import Float32, Float64, Int32, Int64
 
 REFIT_SHARE = 0.2
 """A label is refit, if all rows are given, when at least this share of its rows is new or changed."""
-_BOLDNESS = 2.0
+_STEP_FACTOR = 2.0
 
 
 class UpdateBatch(NamedTuple):
@@ -108,26 +108,26 @@ def steps_of(shares: Float64) -> Float32:
     Training on all rows would move a label with many rows by about the share of new ones. Labels with few rows move
     further.
     """
-    return np.minimum(1.0, _BOLDNESS * shares).astype(np.float32)
+    return np.minimum(1.0, _STEP_FACTOR * shares).astype(np.float32)
 
 
-def reluctance_of(more: UpdateBatch) -> float:
+def bias_scale(batch: UpdateBatch) -> float:
     """Return the value of the bias feature of the new rows, by which the bias moves less than other weights.
 
     Every earlier row contributed to the bias, so it should move by about the share of new rows.
     """
-    return math.sqrt(max(more.X.shape[0] / more.n_rows, 1e-4))
+    return math.sqrt(max(batch.X.shape[0] / batch.n_rows, 1e-4))
 
 
-def with_stand_ins(more: UpdateBatch, patterns: sp.csr_array) -> tuple[sp.csr_array, sp.csr_array]:
-    """Return the new rows followed by `patterns`, rows without labels that replace the missing earlier ones."""
-    nothing = sp.csr_array((patterns.shape[0], more.n_labels), dtype=np.float32)
-    X = sp.csr_array(sp.vstack([more.X, patterns], format="csr"))
-    return X, sp.csr_array(sp.vstack([more.Y, nothing], format="csr"))
+def with_prototypes(batch: UpdateBatch, prototypes: sp.csr_array) -> tuple[sp.csr_array, sp.csr_array]:
+    """Return the new rows followed by `prototypes`, rows without labels that replace the missing earlier ones."""
+    no_labels = sp.csr_array((prototypes.shape[0], batch.n_labels), dtype=np.float32)
+    X = sp.csr_array(sp.vstack([batch.X, prototypes], format="csr"))
+    return X, sp.csr_array(sp.vstack([batch.Y, no_labels], format="csr"))
 
 
-def patterns_of(weights: sp.csr_array) -> sp.csr_array:
-    """Return a typical row per label: the positive weights of its classifier, normalised to length 1."""
+def prototypes_of(weights: sp.csr_array) -> sp.csr_array:
+    """Return a prototype row per label: the positive weights of its classifier, normalised to length 1."""
     rows = sp.csr_array((np.maximum(weights.data, 0), weights.indices, weights.indptr), shape=weights.shape)
     rows.eliminate_zeros()
     lengths = np.sqrt(np.asarray(rows.multiply(rows).sum(axis=1)).ravel())

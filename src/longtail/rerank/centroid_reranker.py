@@ -13,7 +13,7 @@ import scipy.sparse as sp
 
 from longtail.errors import ModelError
 from longtail.kernels.types import Float64, Int32
-from longtail.learners import Explanation, InstanceForest, Learner, TrainingCost
+from longtail.learners import Explanation, Learner, TrainingCost
 from longtail.learners.base import Allowed
 from longtail.learners.composite import GrowsTrees, MetaLearner
 from longtail.learners.rows import row_squares
@@ -52,6 +52,7 @@ class CentroidReranker(MetaLearner, GrowsTrees):
         The smallest values of a centroid are dropped, up to this total norm. A squared distance then changes by at
         most twice as much, and the logarithm of a score by at most ``2 * gamma * (1 - alpha) * drop``.
     n_jobs : int, optional
+        Threads; None as `longtail.config_context` says. The result does not depend on it.
 
     Attributes
     ----------
@@ -109,19 +110,21 @@ class CentroidReranker(MetaLearner, GrowsTrees):
         self.n_jobs = n_jobs
 
     def _default(self) -> Learner:
+        from longtail.learners import InstanceForest
+
         return InstanceForest(weighting="inverse-propensity", ideal=False)
 
     def _fit(self, X: sp.csr_array, Y: sp.csr_array) -> None:
         self.learner_ = self._base()._fit_checked(X, Y)
         self.centroids_ = self._centroids(self.learner_._points(X), Y)
 
-    def _update(self, more: UpdateBatch) -> None:
+    def _update(self, batch: UpdateBatch) -> None:
         """Update the learner inside and the centroids: exactly if all rows are given, else as a mean of means."""
-        self.learner_ = self.learner_._updated(more)
-        X, Y = more.all_rows
+        self.learner_ = self.learner_._updated(batch)
+        X, Y = batch.all_rows
         found = self._centroids(self.learner_._points(X), Y)
-        if more.earlier is None:
-            found = self.centroids_.joined(found, more.before, np.bincount(Y.indices, minlength=more.n_labels))
+        if batch.earlier is None:
+            found = self.centroids_.joined(found, batch.before, np.bincount(Y.indices, minlength=batch.n_labels))
         self.centroids_ = found
 
     def _centroids(self, X: sp.csr_array, Y: sp.csr_array) -> LabelCentroids:
@@ -177,18 +180,18 @@ class CentroidReranker(MetaLearner, GrowsTrees):
             effects[int(feature)] = effect
         effects = effects[X.indices]
         points = self.learner_._points(X)
-        near, far, likeness = self._nearness(points, why.label)
+        near, far, products = self._nearness(points, why.label)
         if points is not X:  # distances in another space than that of the features
-            far, likeness = near, np.zeros(len(effects))
+            far, products = near, np.zeros(len(effects))
         with_features, without = (_power(value, alpha) for value in (strength, start if effects.sum() else strength))
-        close, distant = (_power(value, 1 - alpha) for value in (near, far if likeness.sum() else near))
+        close, distant = (_power(value, 1 - alpha) for value in (near, far if products.sum() else near))
         score = with_features * close
         whole = Explanation.from_effects(
             why.label,
             without * distant,
             X.indices,
             _spread(effects, (with_features - without) * (close + distant) / 2)
-            + _spread(likeness, (close - distant) * (with_features + without) / 2),
+            + _spread(products, (close - distant) * (with_features + without) / 2),
         )
         alone = math.exp(strength)
         return replace(
@@ -206,11 +209,13 @@ class CentroidReranker(MetaLearner, GrowsTrees):
         dense = np.zeros(X.shape[1])
         dense[centroids.features[part]] = centroids.values[part]
         scale = float(_scales(X)[0])
-        likeness = dense[X.indices] * X.data * scale
+        products = dense[X.indices] * X.data * scale
         far = (float(np.square(X.data, dtype=np.float64).sum()) + BIAS**2) * scale**2 + float(centroids.squares[label])
         own = BIAS * scale * float(centroids.bias[label])
-        near, bias = (-np.logaddexp(0, self.gamma * max(0.0, far - 2 * (own + more))) for more in (likeness.sum(), 0.0))
-        return float(near), float(bias), likeness
+        near, bias = (
+            -np.logaddexp(0, self.gamma * max(0.0, far - 2 * (own + product))) for product in (products.sum(), 0.0)
+        )
+        return float(near), float(bias), products
 
     def _estimate(self, X: sp.csr_array, Y: sp.csr_array) -> TrainingCost:
         inner = self._base()._estimate(X, Y)

@@ -16,7 +16,7 @@ from longtail.kernels.types import Float32, Float64, Int32, Int64
 from longtail.rerank.centroid_kernels import Centroids, find_centroids
 from longtail.runtime.pool import StopFlag, run_blocks
 
-_VALUES_A_BLOCK = 1 << 21
+_VALUES_PER_BLOCK = 1 << 21
 _KINDS = {
     "starts_": np.int64,
     "features_": np.int32,
@@ -63,7 +63,7 @@ class LabelCentroids(BaseEstimator):
         work = np.zeros(Y.shape[1] + 1, np.int64)  # values of X per label
         lengths = np.diff(X.indptr)
         np.add.at(work, 1 + np.repeat(np.arange(Y.shape[1]), np.diff(columns.indptr)), lengths[columns.indices])
-        cuts = np.unique(np.searchsorted(np.cumsum(work), np.arange(0, work.sum() + 1, _VALUES_A_BLOCK)))
+        cuts = np.unique(np.searchsorted(np.cumsum(work), np.arange(0, work.sum() + 1, _VALUES_PER_BLOCK)))
         edges = np.unique(np.concatenate([[0], np.minimum(cuts, Y.shape[1]), [Y.shape[1]]]))
         blocks = list(zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True))
 

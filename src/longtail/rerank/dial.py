@@ -190,9 +190,9 @@ class TailDial(MetaLearner, GrowsLabels):
         dial = (self.tail_, self.first_) if hasattr(self, "tail_") else (self.tail, self.first or 0)
         return dial == (0, 0) and self._base()._gives_probabilities
 
-    def _update(self, more: UpdateBatch) -> None:
+    def _update(self, batch: UpdateBatch) -> None:
         """Update the learner inside; the dial keeps its position."""
-        self.learner_ = self.learner_._updated(more)
+        self.learner_ = self.learner_._updated(batch)
 
     def _check_parameters(self) -> None:
         if isinstance(self.learner, TailDial):

@@ -32,19 +32,16 @@ def with_probabilities(learner: Learner, top: TopK) -> TopK:
 
 
 def out_of_fold(
-    learner: Learner, X: sp.csr_array, Y: sp.csr_array, *, folds: int, candidates: int, seed: int
+    learner: Learner, X: sp.csr_array, Y: sp.csr_array, *, folds: int, top_k: int, random_state: int
 ) -> OutOfFoldCandidates:
     """Split the rows into folds and rank the labels of each by a copy of a learner, trained on the others.
 
     With one fold, it is trained on all rows: its scores are then too high on these rows.
     """
     n = X.shape[0]
-    k = min(candidates, max(Y.shape[1], 1))
+    k = min(top_k, max(Y.shape[1], 1))
     top = TopK(np.full((n, k), -1, np.int32), np.zeros((n, k), np.float32))
-    fold = fold_numbers(n, folds, seed)
-    for number in range(fold.max() + 1):
-        held_out = np.flatnonzero(fold == number)
-        others = np.flatnonzero(fold != number) if fold.max() > 0 else held_out
+    for held_out, others in split_folds(n, folds, random_state):
         fitted: Learner = clone(learner)._fit_checked(chosen_rows(X, others), Y[others])
         for first in range(0, len(held_out), _ROWS_AT_ONCE):
             part = held_out[first : first + _ROWS_AT_ONCE]
@@ -53,6 +50,15 @@ def out_of_fold(
     return OutOfFoldCandidates(top, are_true(top.labels, Y))
 
 
-def fold_numbers(n_rows: int, folds: int, seed: int) -> Int64:
-    """Return a random fold for each row; at most as many folds as rows."""
-    return np.random.default_rng(seed).permutation(n_rows) % max(min(folds, n_rows), 1)
+def split_folds(n_rows: int, folds: int, random_state: int) -> list[tuple[Int64, Int64]]:
+    """Return the rows of each fold and the other rows; at most as many folds as rows, and with one fold all rows twice.
+
+    Examples
+    --------
+    >>> [held_out.tolist() for held_out, others in split_folds(4, 2, random_state=0)]
+    [[0, 3], [1, 2]]
+    """
+    n_folds = max(min(folds, n_rows), 1)
+    fold = np.random.default_rng(random_state).permutation(n_rows) % n_folds
+    held_out = [np.flatnonzero(fold == number) for number in range(n_folds)]
+    return [(rows, np.flatnonzero(fold != number) if n_folds > 1 else rows) for number, rows in enumerate(held_out)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -10,7 +11,9 @@ from longtail.errors import InputError
 from longtail.kernels.lanes import LANES, to_bfloat16, widened
 from longtail.kernels.types import Array, Float32, Float64
 from longtail.learners import BlockWeights, ChunkWeights, LabelTree, Learner, OneVsRest
-from longtail.learners.norms import label_norms, lane_norms
+from longtail.learners.composite import MetaLearner
+from longtail.learners.norms import label_norms
+from longtail.rerank.taug import TAug
 from longtail.validation import Number, OneOf, check
 
 BiasChoice = Literal["scaled", "kept"]
@@ -61,12 +64,16 @@ def normalised(learner: Learner, power: float = 1.0, *, bias: BiasChoice = "scal
 
 
 def _normalised(learner: Any, middle: float, power: float, bias: BiasChoice) -> Any:
-    made = learner._with_inside(lambda inside: _normalised(inside, middle, power, bias))
+    made = copy(learner)
     if isinstance(learner, OneVsRest):
         made.weights_ = _normalised_blocks(learner, middle, power, bias)
     elif isinstance(learner, LabelTree):
         made.weights_ = _normalised_chunks(learner.weights_, middle, power, bias)
-    elif next(learner._inside(fitted=True), None) is None:
+    elif isinstance(learner, TAug):
+        made = learner._with_inside(lambda side: _normalised(side, middle, power, bias))
+    elif isinstance(learner, MetaLearner):
+        made.learner_ = _normalised(learner.learner_, middle, power, bias)
+    else:
         raise InputError(f"{type(learner).__name__} has no linear weights to normalise: OneVsRest and LabelTree have.")
     return made
 
@@ -79,7 +86,8 @@ def _factors(norms: Float64, middle: float, power: float) -> Float32:
 
 
 def _normalised_blocks(learner: OneVsRest, middle: float, power: float, bias: BiasChoice) -> BlockWeights:
-    old, of_label = learner.weights_, _factors(learner._label_norms(), middle, power)
+    old = learner.weights_
+    of_label = _factors(old.norms(learner.n_labels_), middle, power)
     arrays = old._arrays
     used = old.lane_labels_ >= 0
     factors = np.ones(len(used), np.float32)
@@ -105,7 +113,7 @@ def _multiplied(values: Array, factors: Float32) -> Array:
 def _normalised_chunks(old: ChunkWeights, middle: float, power: float, bias: BiasChoice) -> ChunkWeights:
     """Change the scales of the weights alone, which is exact in every precision."""
     chunks = old.chunks
-    factors = np.where(chunks.members >= 0, _factors(lane_norms(old), middle, power), np.float32(1))
+    factors = np.where(chunks.members >= 0, _factors(old.lane_norms(), middle, power), np.float32(1))
     made = ChunkWeights()
     for name in ChunkWeights._stored:
         setattr(made, name, getattr(old, name))

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 
 from longtail.errors import Interrupted, ModelError
 from longtail.kernels.types import Array, Float32, Float64, Int32, UInt8
-from longtail.learners import Explanation, Learner, TrainingCost, bonsai_trees
+from longtail.learners import Explanation, Learner, TrainingCost
 from longtail.learners.base import Allowed
 from longtail.learners.composite import MetaLearner, probability_threshold
 from longtail.learners.rows import digest_of
@@ -33,7 +33,7 @@ _CODES = {"linear": LINEAR, "sigmoid": SIGMOID, "tanh": TANH}
 _ROWS_AT_ONCE = 4096
 _FIRST_SQUARES = 0.1
 _SPREAD = 0.3
-_SECONDS_A_VISIT = 2e-9  # per row, candidate and hidden unit
+_SECONDS_PER_VISIT = 2e-9  # per row, candidate and hidden unit
 
 
 class RankNet(MetaLearner):
@@ -79,7 +79,7 @@ class RankNet(MetaLearner):
         By default that of the learner's weighting, or that of Jain et al.
     random_state : int
     n_jobs : int, optional
-        Threads of prediction; the blocks are trained by one thread.
+        Threads; None as `longtail.config_context` says. The result does not depend on it.
 
     Attributes
     ----------
@@ -172,24 +172,26 @@ class RankNet(MetaLearner):
         return probability_threshold(self.learner_)
 
     def _default(self) -> Learner:
+        from longtail.learners import bonsai_trees
+
         return bonsai_trees()
 
     def _fit(self, X: sp.csr_array, Y: sp.csr_array) -> None:
         found = out_of_fold(
-            self._base(), X, Y, folds=int(self.folds), candidates=int(self.top_k), seed=int(self.random_state)
+            self._base(), X, Y, folds=int(self.folds), top_k=int(self.top_k), random_state=int(self.random_state)
         )
         inverse = self.propensity_model(self._data_propensity).inverse(self.label_counts_, self.n_rows_)
         self.tail_ = self._chosen_tail(found, Y, inverse) if isinstance(self.tail, str) else float(self.tail)
         self._train(found, np.log(inverse).astype(np.float32) * np.float32(self.tail_))
         self.learner_ = self._base()._fit_checked(X, Y)
 
-    def _update(self, more: UpdateBatch) -> None:
+    def _update(self, batch: UpdateBatch) -> None:
         """Update the learner inside; the blocks stay, and new labels get the gain of their propensity."""
-        self.learner_ = self.learner_._updated(more)
-        new = more.n_labels - self.n_labels_
+        self.learner_ = self.learner_._updated(batch)
+        new = batch.n_labels - self.n_labels_
         if not new:
             return
-        inverse = self.propensity_model(self._data_propensity).inverse(more.label_counts, more.n_rows)
+        inverse = self.propensity_model(self._data_propensity).inverse(batch.label_counts, batch.n_rows)
         gains = np.zeros((len(self.log_gains_), new), np.float32)
         gains[0] = np.log(inverse[-new:]).astype(np.float32) * np.float32(self.tail_)
         self.log_gains_ = np.concatenate([self.log_gains_, gains], axis=1)
@@ -313,7 +315,7 @@ class RankNet(MetaLearner):
         size = 4 * int(self.blocks) * Y.shape[1] * (2 * int(self.width) + 1) / 1e6
         others = max(int(self.folds) - 1, 1)  # the folds together train on the rows this often
         return replace(
-            inner.times(1 + others, alone=_SECONDS_A_VISIT * visits * int(self.epochs)),
+            inner.times(1 + others, alone=_SECONDS_PER_VISIT * visits * int(self.epochs)),
             model_mb=inner.model_mb + size,
             peak_memory_mb=inner.peak_memory_mb + 2 * size + 13e-6 * X.shape[0] * int(self.top_k),
         )

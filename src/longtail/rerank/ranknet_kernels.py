@@ -39,7 +39,7 @@ class PopulationLoss(NamedTuple):
     counts: Float64
     weight: float
     margin: float
-    negatives: int
+    n_negatives: int
 
 
 @kernel
@@ -56,14 +56,14 @@ def population_loss(
 
     Of two true labels the more frequent one should not score higher: counts a > b add
     ``(a - b) / (a + b) * max(F_a - F_b, 0)``. A true label should score higher than a false one by `margin`: this adds
-    ``weight * max(F_false - F_true + margin, 0)`` over all false candidates, or over `negatives` sampled ones.
+    ``weight * max(F_false - F_true + margin, 0)`` over all false candidates, or over `n_negatives` sampled ones.
     """
     total, n_false = 0.0, 0
     for at in range(n):
         gradient[at] = 0
         n_false += 1 - truth[at]
-    sampled = 0 < loss.negatives < n_false
-    weight = loss.weight * n_false / loss.negatives if sampled else loss.weight  # the sample represents them all
+    sampled = 0 < loss.n_negatives < n_false
+    weight = loss.weight * n_false / loss.n_negatives if sampled else loss.weight  # the sample represents them all
     for one in range(n):
         if truth[one] == 0:
             continue
@@ -83,7 +83,7 @@ def population_loss(
                     total += weight * lacking
                     gradient[other] += weight
                     gradient[one] -= weight
-        for _ in range(loss.negatives if sampled else 0):
+        for _ in range(loss.n_negatives if sampled else 0):
             other = int(next_random(state) % np.uint64(n))
             while truth[other] != 0:
                 other = int(next_random(state) % np.uint64(n))
@@ -137,10 +137,10 @@ def _forward(
 
 
 @kernel
-def _step(parameters: Float32, squares: Float32, at: Any, gradient: Any, rate: Any) -> None:
+def _step(parameters: Float32, squares: Float32, at: Any, gradient: Any, learning_rate: Any) -> None:
     """Take one step of Adagrad."""
     squares[at] += gradient * gradient
-    parameters[at] -= rate * gradient / np.sqrt(squares[at] + _EPSILON)
+    parameters[at] -= learning_rate * gradient / np.sqrt(squares[at] + _EPSILON)
 
 
 @kernel
@@ -154,8 +154,8 @@ def _backward(
     inputs: Float64,
     hidden: Float64,
     gradient: Float64,
-    rate: float,
-    gain_rate: float,
+    learning_rate: float,
+    gain_learning_rate: float,
 ) -> None:
     """Update one block by the gradient of its outputs, and replace that gradient by the one of its inputs."""
     width = len(hidden)
@@ -176,15 +176,16 @@ def _backward(
             before[at] += units[unit] * blocks.into[block, label, unit]
         if gradient[at] != 0:
             own = gradient[at] * gain * inputs[at]
-            _step(blocks.log_gains[block], squares.log_gains[block], label, own, gain_rate)
+            _step(blocks.log_gains[block], squares.log_gains[block], label, own, gain_learning_rate)
             for unit in range(width):
-                _step(blocks.out[block, label], squares.out[block, label], unit, gradient[at] * hidden[unit], rate)
+                own = gradient[at] * hidden[unit]
+                _step(blocks.out[block, label], squares.out[block, label], unit, own, learning_rate)
     for at in range(n):
         label = candidates[at]
         for unit in range(width):
-            _step(blocks.into[block, label], squares.into[block, label], unit, units[unit] * inputs[at], rate)
+            _step(blocks.into[block, label], squares.into[block, label], unit, units[unit] * inputs[at], learning_rate)
     for unit in range(width):
-        _step(blocks.bias[block], squares.bias[block], unit, units[unit], rate)
+        _step(blocks.bias[block], squares.bias[block], unit, units[unit], learning_rate)
     gradient[:n] = before
 
 
@@ -198,8 +199,8 @@ def train_rows(
     squares: ResidualBlocks,
     activation: int,
     loss: PopulationLoss,
-    rate: float,
-    gain_rate: float,
+    learning_rate: float,
+    gain_learning_rate: float,
     state: UInt64,
     stop: UInt8,
 ) -> Any:
@@ -215,7 +216,7 @@ def train_rows(
         Parameters and sums of squared gradients, changed in place.
     activation : int
     loss : PopulationLoss
-    rate, gain_rate : float
+    learning_rate, gain_learning_rate : float
         Step size, and that of the gains.
     state : ndarray of uint64, shape (1,)
         Random state.
@@ -248,7 +249,7 @@ def train_rows(
         for block in range(n_blocks - 1, -1, -1):
             _backward(
                 block, labels[row], n, blocks, squares, activation, values[block], hidden[block], gradient,
-                rate, gain_rate,
+                learning_rate, gain_learning_rate,
             )  # fmt: skip
     return total / max(trained, 1)
 

@@ -20,7 +20,7 @@ from longtail.learners.platt import fit_logistic
 from longtail.learners.prediction import checked_k
 from longtail.learners.updates import UpdateBatch
 from longtail.metrics.ranking import are_true
-from longtail.rerank.folds import fold_numbers, with_probabilities
+from longtail.rerank.folds import split_folds, with_probabilities
 from longtail.rerank.stacking_kernels import FIRST_LOG_ODDS, LEAST, MOST, candidate_features, look_up, n_features
 from longtail.runtime.mmap import allocator
 from longtail.topk import TopK
@@ -115,19 +115,17 @@ class Stacked(MetaLearner):
         fitted = [base._fit_checked(X, Y) for base in self._bases()]
         self.learner_, self.second_ = fitted[0], fitted[1] if len(fitted) > 1 else None
 
-    def _update(self, more: UpdateBatch) -> None:
+    def _update(self, batch: UpdateBatch) -> None:
         """Update the learners inside; the logistic regression stays unchanged."""
-        self.learner_ = self.learner_._updated(more)
-        self.second_ = None if self.second_ is None else self.second_._updated(more)
+        self.learner_ = self.learner_._updated(batch)
+        self.second_ = None if self.second_ is None else self.second_._updated(batch)
 
     def _learn(self, X: sp.csr_array, Y: sp.csr_array) -> Float64:
         """Fit the weights to out-of-fold candidates of a sample of the rows."""
-        folds = fold_numbers(X.shape[0], int(self.folds), int(self.random_state))
+        folds = split_folds(X.shape[0], int(self.folds), int(self.random_state))
         features, truth = [], []
-        for number in range(folds.max() + 1):
-            held_out = np.flatnonzero(folds == number)
-            others = np.flatnonzero(folds != number) if folds.max() > 0 else held_out
-            part, rest = self._sampled(held_out, folds.max() + 1), chosen_rows(X, others)
+        for held_out, others in folds:
+            part, rest = self._sampled(held_out, len(folds)), chosen_rows(X, others)
             fitted = [base._fit_checked(rest, Y[others]) for base in self._bases()]
             del rest
             for first in range(0, len(part), self._rows_at_once):
@@ -151,6 +149,10 @@ class Stacked(MetaLearner):
         weights[:-1] /= scale
         weights[-1] -= float(weights[:-1] @ centre)
         return weights
+
+    @property
+    def _merged_candidates(self) -> int:
+        return int(self.top_k)
 
     @property
     def _rows_at_once(self) -> int:
@@ -195,28 +197,29 @@ class Stacked(MetaLearner):
             top = self._candidates(fitted[0], rows, None)
             if allowed is not None:
                 top = _with_others(top, self._candidates(fitted[0], rows, allowed))
-            chances = self._chances(fitted, rows, top)
+            probabilities = self._probabilities(fitted, rows, top)
             if allowed is not None:
                 top = TopK(np.where((top.labels >= 0) & allowed[top.labels], top.labels, np.int32(-1)), top.scores)
-            ranked = top.ranked_by(chances, k)
+            ranked = top.ranked_by(probabilities, k)
             best.labels[part], best.scores[part] = ranked.labels, ranked.scores
         return best
 
-    def _chances(self, fitted: list[Learner], X: sp.csr_array, top: TopK) -> Float32:
-        odds = self._features(fitted, X, top) @ self.weights_[:-1] + self.weights_[-1]
-        return np.asarray(1 / (1 + np.exp(-np.clip(odds, -80, 80))), np.float32)
+    def _probabilities(self, fitted: list[Learner], X: sp.csr_array, top: TopK) -> Float32:
+        log_odds = self._features(fitted, X, top) @ self.weights_[:-1] + self.weights_[-1]
+        return np.asarray(1 / (1 + np.exp(-np.clip(log_odds, -80, 80))), np.float32)
 
     def _explain(self, X: sp.csr_array, labels: Int32) -> list[Explanation]:
         """Distribute the probability over the features in proportion to the learner's own explanation."""
         top = self._candidates(self.learner_, X, None)
-        chances = dict(zip(top.labels[0].tolist(), self._chances(self._fitted, X, top)[0].tolist(), strict=True))
+        found = self._probabilities(self._fitted, X, top)[0]
+        probabilities = dict(zip(top.labels[0].tolist(), found.tolist(), strict=True))
         whys = []
         for why in self.learner_._explain(X, labels):
             plain, start = np.exp(self.learner_._log_scores(np.array([why.score, why.bias], np.float64))).tolist()
-            chance = chances.get(why.label, 0.0)
-            sources = [(type(self.learner_).__name__, plain), ("stacking", chance - plain)]
-            of_features = chance * (1 - start / plain) if plain > 0 else 0.0
-            whys.append(why.rescaled(chance, of_features).with_sources(sources))
+            probability = probabilities.get(why.label, 0.0)
+            sources = [(type(self.learner_).__name__, plain), ("stacking", probability - plain)]
+            of_features = probability * (1 - start / plain) if plain > 0 else 0.0
+            whys.append(why.rescaled(probability, of_features).with_sources(sources))
         return whys
 
     def _estimate(self, X: sp.csr_array, Y: sp.csr_array) -> TrainingCost:
@@ -236,10 +239,10 @@ def _together(parts: list[Float32], width: int) -> Float64:
     return known
 
 
-def _log_odds(chances: Float32) -> Float32:
+def _log_odds(probabilities: Float32) -> Float32:
     with np.errstate(divide="ignore"):
-        odds = np.log(chances) - np.log1p(-chances)
-    return np.asarray(np.clip(odds, LEAST, MOST), np.float32)
+        log_odds = np.log(probabilities) - np.log1p(-probabilities)
+    return np.asarray(np.clip(log_odds, LEAST, MOST), np.float32)
 
 
 def _with_others(top: TopK, others: TopK) -> TopK:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import ClassVar, Literal, NamedTuple, get_args
 
 import numpy as np
 import scipy.sparse as sp
 
-from longtail.config import config_context, thread_count
+from longtail.config import at_most, thread_count
 from longtail.data.sparse import chosen_rows
 from longtail.errors import ModelError, ParameterError
 from longtail.kernels.augmentation import Augmentation, labelled_rows
 from longtail.kernels.types import Float64, Floating, Int32, Int64
-from longtail.learners import Explanation, Learner, TrainingCost, bonsai_trees
+from longtail.learners import Explanation, Learner, TrainingCost
 from longtail.learners.base import Allowed, Factors
 from longtail.learners.composite import MetaLearner
 from longtail.learners.norms import label_norms
@@ -65,21 +66,21 @@ class TAug(MetaLearner):
         How the rankings of the two sides are merged: by score, or with the scores of the tail multiplied by a number
         above 0. Scores that may be negative, such as margins, are then first mapped to numbers from 0 to 1.
     rows : {"all", "own"}
-        A side is trained on all rows, or only on those with any of its labels. Label trees without `n_hard_negatives` never
-        use rows without labels, so it only affects the costs of a weighting, which depend on the number of rows.
+        A side is trained on all rows, or only on those with any of its labels. Label trees without `n_hard_negatives`
+        never use rows without labels, so it only affects the costs of a weighting, which depend on the number of rows.
     parallel : bool
         Train both sides at the same time, each with half of the threads; in turn in a run that can be resumed.
     random_state : int
         Seed of the copies.
     n_jobs : int, optional
-        Threads; None as `longtail.config_context` says.
+        Threads; None as `longtail.config_context` says. The result does not depend on it.
 
     Attributes
     ----------
     head_learner_, tail_learner_ : Learner or None
         The fitted learners, None for a side without labels.
     head_labels_, tail_labels_ : ndarray of int32
-        Labels of each side, rising; label l of a side's learner is ``head_labels_[l]`` or ``tail_labels_[l]`` here.
+        Labels of each side, ascending; label l of a side's learner is ``head_labels_[l]`` or ``tail_labels_[l]`` here.
         Labels without a training row are in the tail, where there is one.
 
     References
@@ -169,6 +170,8 @@ class TAug(MetaLearner):
                 )
 
     def _default(self) -> Learner:
+        from longtail.learners import bonsai_trees
+
         return bonsai_trees()
 
     def _fit(self, X: sp.csr_array, Y: sp.csr_array) -> None:
@@ -185,32 +188,32 @@ class TAug(MetaLearner):
         self.head_learner_, self.tail_learner_ = learners
         self._sides()  # which are sound, since they were made here
 
-    def _update(self, more: UpdateBatch) -> None:
+    def _update(self, batch: UpdateBatch) -> None:
         """Update both sides, without copies; new labels join the tail, if there is one."""
-        new = np.arange(self.n_labels_, more.n_labels, dtype=np.int32)
+        new = np.arange(self.n_labels_, batch.n_labels, dtype=np.int32)
         if self.tail_learner_ is not None:
             self.tail_labels_ = np.concatenate([self.tail_labels_, new])
         else:
             self.head_labels_ = np.concatenate([self.head_labels_, new])
         sides = (self.head_learner_, self.head_labels_), (self.tail_learner_, self.tail_labels_)
         self.head_learner_, self.tail_learner_ = (
-            None if learner is None else self._side_updated(learner, labels, more) for learner, labels in sides
+            None if learner is None else self._side_updated(learner, labels, batch) for learner, labels in sides
         )
 
-    def _side_updated(self, learner: Learner, labels: Int32, more: UpdateBatch) -> Learner:
+    def _side_updated(self, learner: Learner, labels: Int32, batch: UpdateBatch) -> Learner:
         """Update one side; it stays unchanged if none of its rows are new or removed."""
-        of_side = self._more_of(learner, labels, more)
+        of_side = self._batch_of(learner, labels, batch)
         is_same = of_side.n_labels == learner.n_labels_ and np.array_equal(of_side.label_counts, of_side.before)
         return learner if is_same and not of_side.X.shape[0] else learner._updated(of_side)
 
-    def _more_of(self, learner: Learner, labels: Int32, more: UpdateBatch) -> UpdateBatch:
+    def _batch_of(self, learner: Learner, labels: Int32, batch: UpdateBatch) -> UpdateBatch:
         """Rows for one side; counts of a side with its own rows are those of its training.
 
         As in training, all rows if it has none of its own.
         """
-        of_side = more.of_labels(labels, own=self.rows == "own")
-        if self.rows == "all" or (more.earlier is not None and not of_side.n_rows):
-            return more.of_labels(labels, own=False)
+        of_side = batch.of_labels(labels, own=self.rows == "own")
+        if self.rows == "all" or (batch.earlier is not None and not of_side.n_rows):
+            return batch.of_labels(labels, own=False)
         return UpdateBatch.of(of_side.X, of_side.Y, of_side.earlier, learner.label_counts_, learner.n_rows_)
 
     def _trained(self, side: str, X: sp.csr_array, Y: sp.csr_array, at_once: bool) -> Learner | None:
@@ -219,12 +222,8 @@ class TAug(MetaLearner):
         if len(labels) == 0 and (side == "head" or len(self.head_labels_)):
             return None
         learner = self._base()
-        threads = max(1, thread_count() // 2) if at_once else thread_count()
         rows, of_side = self._rows_of(X, Y, labels)
-        for _, part in learner.parts() if at_once else ():
-            if getattr(part, "n_jobs", None) is not None:
-                part.set_params(n_jobs=min(threads, thread_count(part.n_jobs)))
-        with config_context(n_jobs=threads):
+        with at_most(max(1, thread_count() // 2)) if at_once else nullcontext():
             if side == "tail" and self.copies:
                 learner.n_features_in_ = int(X.shape[1])
                 learner._remember_labels(of_side)

@@ -3,21 +3,54 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import cache
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import cache, partial
 from importlib.util import find_spec
 from typing import Any
 
 from longtail.errors import MissingExtraError
 
-_lock = threading.Lock()
-_inside = 0
-_before = 1
+
+class _OneThread:
+    """A limit of one thread on a library; the last of several users to leave restores its setting."""
+
+    def __init__(self, apply: Callable[[], Callable[[], None]]) -> None:
+        self._apply, self._lock, self._users = apply, threading.Lock(), 0
+        self._restore: Callable[[], None]
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep the limit inside."""
+        with self._lock:
+            if not self._users:
+                self._restore = self._apply()
+            self._users += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._users -= 1
+                if not self._users:
+                    self._restore()
 
 
-@contextmanager
-def one_blas_thread() -> Iterator[None]:
+def _limit_blas() -> Callable[[], None]:
+    stack = ExitStack()
+    stack.enter_context(_blas().limit(limits=1))
+    return stack.close
+
+
+def _limit_torch() -> Callable[[], None]:
+    import torch
+
+    return partial(torch.set_num_threads, torch.get_num_threads())
+
+
+_BLAS, _TORCH = _OneThread(_limit_blas), _OneThread(_limit_torch)
+
+
+def one_blas_thread() -> AbstractContextManager[None]:
     """Run matrix products of numpy and scipy on one thread inside.
 
     Examples
@@ -25,8 +58,7 @@ def one_blas_thread() -> Iterator[None]:
     >>> with one_blas_thread():
     ...     pass
     """
-    with _blas().limit(limits=1):
-        yield
+    return _BLAS.held()
 
 
 @cache
@@ -39,22 +71,12 @@ def _blas() -> Any:
 
 @contextmanager
 def one_torch_thread() -> Iterator[None]:
-    """Run torch on one thread inside; the last of several threads to leave restores its setting."""
+    """Run torch on one thread inside."""
     import torch
 
-    global _inside, _before
-    with _lock:
-        if not _inside:
-            _before = torch.get_num_threads()
-        _inside += 1
-        torch.set_num_threads(1)
-    try:
+    with _TORCH.held():
+        torch.set_num_threads(1)  # of this thread, too
         yield
-    finally:
-        with _lock:
-            _inside -= 1
-            if not _inside:
-                torch.set_num_threads(_before)
 
 
 def require_torch(what: str) -> None:

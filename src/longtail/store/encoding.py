@@ -21,13 +21,13 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from longtail.config import without_run_settings
 from longtail.errors import ModelError
 from longtail.runtime.tensors import Tensors
 from longtail.store.files import FileReader, FileWriter
 from longtail.store.registry import class_of, name_of
 
 _LONG_LIST = 32
-_OF_THE_RUN = ("n_jobs", "device")  # parameters that are settings of a run, not of a model
 _SPARSE = {
     ("csr", True): sp.csr_array,
     ("csc", True): sp.csc_array,
@@ -137,8 +137,7 @@ def _encode_object(value: Any, name: str, files: FileWriter) -> dict[str, Any]:
     encoded: dict[str, Any] = {"object": name_of(cls)}
     encoded["params"] = {
         key: encode(item, f"{name}.{key}", files)
-        for key, item in value.get_params(deep=False).items()
-        if key not in _OF_THE_RUN
+        for key, item in without_run_settings(value.get_params(deep=False)).items()
     }
     state = {key: getattr(value, key) for key in stored_attributes(cls) if hasattr(value, key)}
     if state:

@@ -8,7 +8,8 @@ import scipy.sparse as sp
 
 torch = pytest.importorskip("torch", reason="the embeddings are trained with torch")
 
-from longtail.learners.embedding.mapping import embed_rows, linear_parts, unit_rows  # noqa: E402
+from longtail.kernels.arrays import unit_rows  # noqa: E402
+from longtail.learners.embedding.mapping import embed_rows, linear_parts  # noqa: E402
 from longtail.learners.embedding.network import column_squares, embed, first_parameters, folded  # noqa: E402
 
 

@@ -11,8 +11,8 @@ from sklearn.linear_model import LogisticRegression
 
 from longtail.learners.instance_trees.l1_logistic import L1Limits, L1Memory, L1Problem, release, solve_l1_logistic
 
-EXACT = L1Limits(max_iter=300, sweeps=1000, tolerance=2e-6)
-QUICK = L1Limits(max_iter=10, sweeps=10, tolerance=0.01)
+EXACT = L1Limits(max_iter=300, max_inner_iter=1000, tol=2e-6)
+QUICK = L1Limits(max_iter=10, max_inner_iter=10, tol=0.01)
 
 
 class Solution(NamedTuple):

@@ -8,7 +8,7 @@ from longtail.learners.instance_trees.l1_logistic import L1Limits, L1Memory
 from longtail.learners.instance_trees.ndcg_split import Relevance, ideal_gains
 from longtail.learners.instance_trees.tree_growing import GrownTree, Growth, grow_tree
 
-LIMITS = L1Limits(max_iter=10, sweeps=10, tolerance=0.01)
+LIMITS = L1Limits(max_iter=10, max_inner_iter=10, tol=0.01)
 GROWTH = Growth(leaf_size=4, leaf_labels=100, C=5.0, bias=1.0)
 
 

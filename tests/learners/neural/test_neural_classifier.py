@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -398,3 +400,28 @@ def test_recipes_are_networks(name):
     assert isinstance(learner, NeuralClassifier)
     assert (learner.weighting is not None) == name.startswith("pw-")
     assert learner.row_power == (0.5 if learner.loss == "grank" else 0)
+
+
+def test_explaining_while_another_thread_predicts():
+    X, Y = small_data()
+    rows = as_tokens(X)
+    learner = small(epochs=1).fit(rows, Y)
+    expected = [why.parts for why in learner.explain(rows[[0]], k=2)]
+    best, stop, wrong = learner.predict_topk(rows, 3), threading.Event(), []
+
+    def predict():
+        while not stop.is_set():
+            try:
+                assert_same(learner.predict_topk(rows, 3), best)
+            except BaseException as error:
+                wrong.append(error)
+
+    thread = threading.Thread(target=predict)
+    thread.start()
+    try:
+        for _ in range(60):
+            assert [why.parts for why in learner.explain(rows[[0]], k=2)] == expected
+    finally:
+        stop.set()
+        thread.join()
+    assert not wrong

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from numba import types
 from numba.extending import intrinsic
 
+from longtail.kernels.hashing import GOLDEN
 from longtail.kernels.jit import kernel, kernel_with
 
 Bytes = npt.NDArray[np.uint8]
@@ -29,7 +30,6 @@ Int = int | np.int64
 _NO_WORD = 0
 _MULTIBYTE = 1
 _SEED = np.uint64(0x2545F4914F6CDD1D)
-_FACTOR = np.uint64(0x9E3779B97F4A7C15)
 _FINAL_FACTOR = np.uint64(0xD6E8FEB86659FD93)
 _HALF = np.uint64(32)
 _ONE = np.uint64(1)
@@ -108,7 +108,7 @@ def _special(text: str) -> bool:
 @kernel
 def mix(hashed: np.uint64, packed: np.uint64) -> np.uint64:
     """Mix one packed word into a hash."""
-    hashed = (hashed ^ packed) * _FACTOR
+    hashed = (hashed ^ packed) * GOLDEN
     return hashed ^ hashed >> _HALF
 
 

@@ -10,12 +10,12 @@ from typing import ClassVar, Literal, get_args
 import numpy as np
 import scipy.sparse as sp
 
-from longtail.config import thread_count
+from longtail.config import thread_count, without_run_settings
+from longtail.kernels.arrays import unit_rows
 from longtail.kernels.augmentation import Augmentation, with_copies
 from longtail.learners.cost import TrainingCost
 from longtail.learners.embedding.adjacency import Adjacency
 from longtail.learners.embedding.losses import LossName
-from longtail.learners.embedding.mapping import unit_rows
 from longtail.learners.embedding.network import Activation, folded
 from longtail.learners.embedding.ranking import EmbeddingRanker
 from longtail.learners.embedding.regularisers import Regulariser, Sampling
@@ -110,7 +110,7 @@ class EmbeddingClassifier(EmbeddingRanker):
         Whether to scale rows to norm 1.
     random_state : int
     n_jobs : int, optional
-        Threads for training and prediction; the result is the same for any number.
+        Threads; None as `longtail.config_context` says. The result does not depend on it.
 
     Attributes
     ----------
@@ -244,7 +244,7 @@ class EmbeddingClassifier(EmbeddingRanker):
         costs = get_weighting(self.weighting).costs(self.label_counts_, self.n_rows_).rescaled().positive
         model = TrainableEmbedding(self._scaled(trained), labels, costs, self)
         arrays = (X.indptr, X.indices, X.data, Y.indptr, Y.indices, costs)
-        params = {name: value for name, value in self.get_params().items() if name not in ("weighting", "n_jobs")}
+        params = {name: value for name, value in without_run_settings(self.get_params()).items() if name != "weighting"}
         described = (params, X.shape, Y.shape, augmentation)
 
         def evaluate_weights(weights: Weights) -> float:

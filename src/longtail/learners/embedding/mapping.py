@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import scipy.sparse as sp
 
+from longtail.kernels.arrays import unit_rows
 from longtail.kernels.types import Float32
 from longtail.learners.embedding.bags import sum_bags
 from longtail.learners.embedding.network import Activation
@@ -31,13 +32,6 @@ def embed_rows(
     if activation == "relu":
         np.maximum(values, 0, out=values)
     return unit_rows(values)
-
-
-def unit_rows(values: Float32) -> Float32:
-    """Scale rows to norm 1; a row of zeros stays."""
-    lengths = np.sqrt(np.einsum("ij,ij->i", values, values, dtype=np.float64))[:, None].astype(np.float32)
-    found: Float32 = np.divide(values, lengths, out=np.zeros_like(values), where=lengths > 1e-12)
-    return found
 
 
 def linear_parts(X: sp.csr_array, weights: Weights, biases: Weights, activation: Activation) -> tuple[Float32, Float32]:

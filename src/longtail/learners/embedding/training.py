@@ -14,6 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from longtail.errors import ParameterError
+from longtail.kernels.arrays import unit_rows
 from longtail.kernels.types import Array, Float32, Float64, Int32, Int64
 from longtail.learners.embedding.adjacency import LabelGraph
 from longtail.learners.embedding.bags import (
@@ -27,7 +28,6 @@ from longtail.learners.embedding.bags import (
     sum_bags,
 )
 from longtail.learners.embedding.losses import LOSSES, EmbeddingScores
-from longtail.learners.embedding.mapping import unit_rows
 from longtail.learners.embedding.network import FIRST_SPREAD, column_squares, embed, first_parameters
 from longtail.learners.embedding.regularisers import BETWEEN_LABELS, gravity
 from longtail.learners.training.averaging import Weights
@@ -45,7 +45,8 @@ if TYPE_CHECKING:
 _SHARD = 256  # rows
 _BAGS_AT_ONCE, _FEATURES_AT_ONCE, _LABELS_AT_ONCE = 64, 1024, 512
 _REGULARISED_LABELS = 1024  # per step
-_WARMUP_STEPS, _LOWEST_RATE = 20, 0.02  # share of the learning rate at the end
+_WARMUP_STEPS = 20
+_FINAL_LEARNING_RATE = 0.02  # as a share of the highest one
 _WEIGHT_PER_LABEL = 0.1  # of the regulariser
 
 Optimiser = Literal["adam", "sgd"]
@@ -56,7 +57,7 @@ class _Batch(NamedTuple):
 
     bags: Bags
     by_feature: ByFeature
-    labels: Int32  # rising
+    labels: Int32  # ascending
     truth: sp.csr_array  # rows by labels of the step
     sampled: Int64  # place in `labels` of one true label per row, -1 for none
     weights: Float32  # of each label in the regulariser
@@ -155,7 +156,7 @@ class TrainableEmbedding:
 
     def _step_size(self, learning_rate: float, step: int) -> StepSize:
         steps = self.settings.epochs * self.steps_per_epoch
-        factor = cosine_with_warmup(step, steps, _WARMUP_STEPS, _LOWEST_RATE)
+        factor = cosine_with_warmup(step, steps, _WARMUP_STEPS, _FINAL_LEARNING_RATE)
         return StepSize.of(learning_rate * factor, step, self.settings.optimiser == "adam")
 
     def _sample_batch(self, rows: Int64, rng: np.random.Generator) -> _Batch:
@@ -294,8 +295,8 @@ class TrainableEmbedding:
         self, batch: _Batch, sum_gradients: Float32, unit_gradients: Float32, size: StepSize, step: int
     ) -> float:
         """Update the rows of both tables that the batch uses, and return their squared gradient norm."""
-        rate = self.settings.label_learning_rate
-        label_size = self._step_size(self.settings.learning_rate if rate is None else rate, step)
+        own = self.settings.label_learning_rate
+        label_size = self._step_size(self.settings.learning_rate if own is None else own, step)
 
         def features(first: int, last: int) -> tuple[float, Float64]:
             change = np.zeros(sum_gradients.shape[1])

@@ -35,9 +35,9 @@ def explain_label(trees: InstanceTrees, row: sp.csr_array, leaves: Int32, label:
         bias += value
         while node != leaf:
             right = int(trees.rights_[node])
-            features, pulls = _pulls(trees, node, dense)
+            features, contributions = _contributions(trees, node, dense)
             goes_right = leaf >= right
-            toward = np.append(pulls, trees.bias_[node]) * (1 if goes_right else -1)
+            toward = np.append(contributions, trees.bias_[node]) * (1 if goes_right else -1)
             toward[toward < 0] = 0
             node, end = (right, end) if goes_right else (node + 1, right)
             below = (mass[end] - mass[node]) / (rows[end] - rows[node])
@@ -77,16 +77,16 @@ def trace_path(trees: InstanceTrees, row: sp.csr_array, tree: int) -> list[tuple
     dense[row.indices] = row.data
     node, steps = int(trees.roots_[tree]), []
     while trees.rights_[node] != 0:
-        features, pulls = _pulls(trees, node, dense)
-        order = np.argsort(-np.abs(pulls), kind="stable")
-        parts = [(int(features[at]), float(pulls[at])) for at in order if pulls[at] != 0]
-        margin = float(pulls.sum() + trees.bias_[node])
+        features, contributions = _contributions(trees, node, dense)
+        order = np.argsort(-np.abs(contributions), kind="stable")
+        parts = [(int(features[at]), float(contributions[at])) for at in order if contributions[at] != 0]
+        margin = float(contributions.sum() + trees.bias_[node])
         steps.append((node, margin, parts))
         node = int(trees.rights_[node]) if margin >= 0 else node + 1
     return [*steps, (node, 0.0, [])]
 
 
-def _pulls(trees: InstanceTrees, node: int, dense: Float64) -> tuple[Int32, Float64]:
+def _contributions(trees: InstanceTrees, node: int, dense: Float64) -> tuple[Int32, Float64]:
     """Features of a node's hyperplane, and their contributions to the margin of a row."""
     part = slice(trees.weight_starts_[node], trees.weight_starts_[node + 1])
     features = trees.features_[part]

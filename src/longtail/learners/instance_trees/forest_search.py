@@ -6,12 +6,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from longtail.kernels.hashing import bucket_of
 from longtail.kernels.jit import kernel
 from longtail.kernels.lanes import fetch
 from longtail.kernels.rows import sparse_dot
 from longtail.kernels.selection import insert
 from longtail.kernels.types import Array, Flags, Float32, Int32, Int64
-from longtail.learners.label_trees.chunks import bucket_of
 
 _LOOKED_UP = 8  # features of a row are looked up in nodes that have more than 8 times as many
 _INSERTED = 32  # largest k for which labels are ranked by insertion; above, they are sorted

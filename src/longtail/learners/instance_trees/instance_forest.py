@@ -23,7 +23,6 @@ from longtail.learners.instance_trees.l1_logistic import L1Limits
 from longtail.learners.instance_trees.training import TreeTrainer, estimate_trees
 from longtail.learners.instance_trees.tree_growing import Growth
 from longtail.learners.instance_trees.trees import InstanceTrees
-from longtail.learners.norms import norms_of_leaves
 from longtail.learners.rows import row_scales
 from longtail.learners.updates import UpdateBatch
 from longtail.runtime.block_file import BlockFile, is_resumable
@@ -70,7 +69,7 @@ class InstanceForest(Learner):
         and the share of the initial violation of the optimality conditions that may remain.
     random_state : int
     n_jobs : int, optional
-        Number of threads, all cores by default; the result does not depend on it.
+        Threads; None as `longtail.config_context` says. The result does not depend on it.
 
     Attributes
     ----------
@@ -141,7 +140,7 @@ class InstanceForest(Learner):
         self.random_state = random_state
         self.n_jobs = n_jobs
 
-    def add_trees(self, X: Any, y: Any, trees: int) -> Self:
+    def add_trees(self, X: Any, y: Any, n_trees: int) -> Self:
         """Grow more trees; the others do not change.
 
         With the training rows, the forest becomes the one that would have been fitted with all these trees. Other
@@ -152,7 +151,7 @@ class InstanceForest(Learner):
         ----------
         X : matrix, shape (n, n_features_in_)
         y : matrix, shape (n, n_labels_)
-        trees : int
+        n_trees : int
             Number of trees to add.
 
         Examples
@@ -166,11 +165,11 @@ class InstanceForest(Learner):
             raise InputError(
                 f"y has {labels.shape[1]} labels, and the forest has {self.n_labels_}: they must be the same."
             )
-        check("n_trees", trees, Integer(1))
+        check("n_trees", n_trees, Integer(1))
         self.trees_.arrays(self.n_features_in_, self.n_labels_)  # validates them
         counts = np.bincount(labels.indices, minlength=self.n_labels_)
         with self._whole_or_unchanged():
-            self.trees_ = self._grow(rows, labels, self.trees_, int(trees))
+            self.trees_ = self._grow(rows, labels, self.trees_, int(n_trees))
             self.n_trees = self.trees_.n_trees
             self.label_counts_ = np.maximum(self.label_counts_, counts)
             self.n_rows_ = max(self.n_rows_, int(rows.shape[0]))
@@ -211,22 +210,22 @@ class InstanceForest(Learner):
     def _fit(self, X: sp.csr_array, Y: sp.csr_array) -> None:
         self.trees_ = self._grow(X, Y, None, int(self.n_trees))
 
-    def _update(self, more: UpdateBatch) -> None:
+    def _update(self, batch: UpdateBatch) -> None:
         """Grow more trees, in proportion to the new rows; on all rows where the earlier ones are given.
 
         Labels without rows are removed from the present trees. A tree grown on few rows would count as much as the
         others, so without the earlier rows, new ones that are fewer than the rows per tree are refused.
         """
-        X, Y = more.all_rows
-        grown = max(1, round(self.trees_.n_trees * more.X.shape[0] / self.n_rows_))
+        X, Y = batch.all_rows
+        grown = max(1, round(self.trees_.n_trees * batch.X.shape[0] / self.n_rows_))
         enough = -(-self.n_rows_ // self.trees_.n_trees)
-        if more.earlier is None and more.X.shape[0] < enough:
+        if batch.earlier is None and batch.X.shape[0] < enough:
             raise InputError(
-                f"{more.X.shape[0]:,} rows are too few for one more tree: collect {enough:,}, or give the earlier ones."
+                f"{batch.X.shape[0]:,} rows are too few for one more tree: collect {enough:,}, or give earlier ones."
             )
         self.trees_.arrays(self.n_features_in_, self.n_labels_)  # validates them
-        self.n_labels_ = more.n_labels
-        self.trees_ = self._grow(X, Y, self.trees_.without_labels(more.label_counts == 0), grown)
+        self.n_labels_ = batch.n_labels
+        self.trees_ = self._grow(X, Y, self.trees_.without_labels(batch.label_counts == 0), grown)
 
     def _fit_augmented(self, X: sp.csr_array, Y: sp.csr_array, augmentation: Augmentation) -> None:
         """Grow each tree on the rows and on one of their copies."""
@@ -322,7 +321,7 @@ class InstanceForest(Learner):
         return top
 
     def _label_norms(self) -> Float64:
-        return norms_of_leaves(self.trees_)
+        return self.trees_.norms()
 
     def _explain(self, X: sp.csr_array, labels: Int32) -> list[Explanation]:
         scaled, leaves = self._scaled(X), self._leaves(X)[0]

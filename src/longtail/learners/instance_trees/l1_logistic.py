@@ -28,8 +28,8 @@ class L1Limits(NamedTuple):
     """Stopping criteria: Newton steps, sweeps of coordinate descent in each, and share of the initial violation."""
 
     max_iter: int
-    sweeps: int
-    tolerance: float
+    max_inner_iter: int
+    tol: float
 
 
 class L1Problem(NamedTuple):
@@ -100,14 +100,14 @@ def solve_l1_logistic(problem: L1Problem, limits: L1Limits, state: UInt64, memor
         _find_derivatives(margins, problem, residuals, terms)
         # As long as the present columns violate their optimality conditions, the other features are not looked at.
         inside = _column_gradient(0, n_columns, terms, curvatures, memory)
-        if inside <= limits.tolerance * first_violation:
+        if inside <= limits.tol * first_violation:
             checks_all = True
         if checks_all:
             _find_gradient(problem, residuals, found, memory)
             violation, joining = _violation(found, memory)
             if step == 0:
                 first_violation = violation
-            if violation <= limits.tolerance * first_violation or violation == 0:
+            if violation <= limits.tol * first_violation or violation == 0:
                 break
             before = n_columns
             n_columns = _add_columns(found, n_columns, memory)
@@ -119,8 +119,8 @@ def solve_l1_logistic(problem: L1Problem, limits: L1Limits, state: UInt64, memor
         terms[:, 1] = 0
         active, targets = _start(n_columns, memory)
         enough = inner_tolerance * first_violation
-        sweeps = _descend(limits.sweeps, enough, n, memory, terms, curvatures, active, targets, state)
-        if sweeps == 1:
+        n_inner = _descend(limits.max_inner_iter, enough, n, memory, terms, curvatures, active, targets, state)
+        if n_inner == 1:
             inner_tolerance *= 0.25
         share, loss = _search_line(margins, terms, problem, loss, norm, n_columns, memory, targets)
         if share == 0 and checks_all:

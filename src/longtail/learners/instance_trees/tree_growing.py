@@ -52,16 +52,9 @@ class GrownTree(NamedTuple):
 
 @kernel
 def grow_tree(
-    indptr: Array,
-    indices: Int32,
-    values: Float32,
-    relevance: Relevance,
-    growth: Growth,
-    limits: L1Limits,
-    state: UInt64,
-    memory: L1Memory,
-    stop: UInt8,
-) -> Any:
+    indptr: Array, indices: Int32, values: Float32, relevance: Relevance, growth: Growth, limits: L1Limits,
+    state: UInt64, memory: L1Memory, stop: UInt8,
+) -> Any:  # fmt: skip
     """Grow a tree over all rows; the result is incomplete once `stop` is 1."""
     n = relevance.inverse_ideals.shape[0]
     order = np.arange(n).astype(np.int32)  # rows, those of a node next to each other

@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator
 
 from longtail.errors import ModelError
 from longtail.kernels.arrays import is_array
-from longtail.kernels.types import Flags, Float32, Int32, Int64
+from longtail.kernels.types import Flags, Float32, Float64, Int32, Int64
 from longtail.learners.instance_trees.forest_search import Trees, is_in_preorder
 from longtail.learners.instance_trees.tree_growing import GrownTree
 from longtail.runtime.block_file import BlockFile
@@ -97,6 +97,15 @@ class InstanceTrees(BaseEstimator):
             setattr(made, f"{name}_starts_", np.concatenate([first, first[-1] + np.cumsum(np.concatenate(parts))]))
         made.roots_ = np.concatenate([before.roots_ if before else np.empty(0, np.int64), np.array(roots, np.int64)])
         return made
+
+    def norms(self) -> Float64:
+        """Norm of the vector of each label's values in all leaves, over the number of trees; NaN where no leaf has it.
+
+        The score of a label is linear in which leaves a row reaches, with these values as the weights.
+        """
+        squares = np.bincount(self.labels_, np.square(self.values_, dtype=np.float64), self.n_labels_)
+        squares[np.bincount(self.labels_, minlength=self.n_labels_) == 0] = np.nan
+        return np.asarray(np.sqrt(squares) / self.n_trees)
 
     def without_labels(self, gone: Flags) -> InstanceTrees:
         """The same trees without some labels in their leaves."""

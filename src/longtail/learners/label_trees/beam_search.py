@@ -15,7 +15,7 @@ from longtail.kernels.jit import kernel, kernel_with
 from longtail.kernels.lanes import LANES
 from longtail.kernels.rows import QueryRows
 from longtail.kernels.selection import insert
-from longtail.kernels.types import Flags, Float32, Int32, Int64
+from longtail.kernels.types import Array, Flags, Float32, Int32, Int64
 from longtail.learners.label_trees.chunks import (
     Chunks,
     close_panel,
@@ -142,6 +142,39 @@ def _take_members(
 
 
 @kernel
+def _visit_node(
+    rows: QueryRows, first: int, last: int, node: Any, visits: Int64, visit_lists: Int32, visit_scores: Float32,
+    may_skip: Any, shape: TreeShape, chunks: Chunks, loss: int, discount: Any, slots: Int32, panel: Array,
+    memory: Any, floors: Float32, open_nodes: Flags, allowed: Flags, beam_nodes: Int32, beam_scores: Float32,
+    labels: Int32, scores: Float32, found: Collected,
+) -> None:  # fmt: skip
+    """Score the members of a node for all rows that visit it, and take the best ones into beams and rankings."""
+    n, total = last - first, rows.indptr[last] - rows.indptr[first]
+    for block in range(shape.block_starts[node], shape.block_starts[node + 1]):
+        # With many visits, writing the block out as dense rows costs less than hashing every feature.
+        pairs = chunks.pair_starts[block + 1] - chunks.pair_starts[block]
+        in_panel = n > 1 and _PANEL_COST * pairs * n < visits.shape[0] * total
+        if in_panel:
+            open_panel(chunks, block, slots, panel)
+        for visit in visits:
+            one = visit_lists[visit]
+            row = one // shape.n_trees
+            if may_skip and discount * visit_scores[visit] < floors[row]:
+                continue
+            if in_panel:
+                score_panel(chunks, block, slots, panel, rows, first + row, memory)
+            else:
+                score_block(chunks, block, rows, first + row, memory)
+            add_values(memory.sums, loss, np.float32(discount * visit_scores[visit]))
+            floors[row] = _take_members(
+                memory.sums, chunks.members, block * LANES, one, row, floors[row], open_nodes, allowed, beam_nodes,
+                beam_scores, labels, scores, found,
+            )  # fmt: skip
+        if in_panel:
+            close_panel(chunks, block, slots)
+
+
+@kernel
 def beam_search(
     rows: QueryRows,
     first: int,
@@ -183,10 +216,8 @@ def beam_search(
     """
     n, n_trees, beam = last - first, shape.n_trees, beam_nodes.shape[1]
     memory = score_memory(rows, first, last)
-    total = rows.indptr[last] - rows.indptr[first]
-    opens_panels = n > 1
-    slots = np.full(shape.n_features if opens_panels else 0, -1, np.int32)
-    panel = np.empty((shape.most_pairs if opens_panels else 0, LANES), chunks.dense.dtype)
+    slots = np.full(shape.n_features if n > 1 else 0, -1, np.int32)
+    panel = np.empty((shape.most_pairs if n > 1 else 0, LANES), chunks.dense.dtype)
     most = n * n_trees * beam
     # The visits of one level: node, line of the beam, score.
     visit_nodes, visit_lists = np.empty(most, np.int32), np.empty(most, np.int32)
@@ -212,29 +243,11 @@ def beam_search(
             end = start + 1
             while end < visits and visit_nodes[order[end]] == node:
                 end += 1
-            for block in range(shape.block_starts[node], shape.block_starts[node + 1]):
-                # With many visits, writing the block out as dense rows costs less than hashing every feature.
-                pairs = chunks.pair_starts[block + 1] - chunks.pair_starts[block]
-                in_panel = opens_panels and _PANEL_COST * pairs * n < (end - start) * total
-                if in_panel:
-                    open_panel(chunks, block, slots, panel)
-                for at in range(start, end):
-                    visit = order[at]
-                    one = visit_lists[visit]
-                    row = one // n_trees
-                    if may_skip and discount * visit_scores[visit] < floors[row]:
-                        continue
-                    if in_panel:
-                        score_panel(chunks, block, slots, panel, rows, first + row, memory)
-                    else:
-                        score_block(chunks, block, rows, first + row, memory)
-                    add_values(memory.sums, loss, np.float32(discount * visit_scores[visit]))
-                    floors[row] = _take_members(
-                        memory.sums, chunks.members, block * LANES, one, row, floors[row], open_nodes, allowed,
-                        beam_nodes, beam_scores, labels, scores, found,
-                    )  # fmt: skip
-                if in_panel:
-                    close_panel(chunks, block, slots)
+            _visit_node(
+                rows, first, last, node, order[start:end], visit_lists, visit_scores, may_skip, shape, chunks, loss,
+                discount, slots, panel, memory, floors, open_nodes, allowed, beam_nodes, beam_scores, labels, scores,
+                found,
+            )  # fmt: skip
             start = end
 
 

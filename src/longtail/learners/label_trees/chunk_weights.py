@@ -11,8 +11,8 @@ from sklearn.base import BaseEstimator
 
 from longtail.errors import ModelError
 from longtail.kernels.arrays import is_array
-from longtail.kernels.lanes import LANES, to_bfloat16
-from longtail.kernels.types import Array, Float32, Int32, Int64, UInt8
+from longtail.kernels.lanes import LANES, to_bfloat16, widened
+from longtail.kernels.types import Array, Float32, Float64, Int32, Int64, UInt8
 from longtail.learners.label_trees.chunks import (
     DENSE_FROM,
     Chunks,
@@ -23,6 +23,7 @@ from longtail.learners.label_trees.chunks import (
 )
 from longtail.learners.label_trees.forest import LabelForest
 from longtail.learners.linear.panels import count_kept
+from longtail.learners.norms import lane_squares
 from longtail.runtime.block_file import BlockFile
 from longtail.runtime.mmap import allocator
 
@@ -207,6 +208,25 @@ class ChunkWeights(BaseEstimator):
             raise ModelError("The weights of the model don't fit together: its files were changed; train it again.")
         bits = (np.frexp(np.diff(self.bucket_starts_) - 1)[1] - 1).astype(np.uint8)
         return Chunks(bits, *(getattr(self, name) for name in self._stored[2:]))
+
+    def lane_norms(self) -> Float64:
+        """Norm of the weights of every member of every node, in the order of `members_`."""
+        chunks, squares = self.chunks, np.zeros(len(self.members_))
+        for block in range(self.n_blocks):
+            entries = slice(chunks.entry_starts[block], chunks.entry_starts[block + 1])
+            values = np.square(widened(chunks.values[entries]), dtype=np.float64)
+            lanes = squares[block * LANES : (block + 1) * LANES]
+            lanes += np.bincount(chunks.lanes[entries], values, LANES)
+            lanes += lane_squares(chunks.dense[chunks.dense_starts[block] : chunks.dense_starts[block + 1]])
+        return np.sqrt(squares) * chunks.scales
+
+    def norms(self, n_labels: int) -> Float64:
+        """Norm of each label's weights in its leaf, without the bias: the mean over the leaves that have the label."""
+        is_label = self.members_ >= 0
+        labels = self.members_[is_label]
+        counts = np.bincount(labels, minlength=n_labels)
+        sums = np.bincount(labels, self.lane_norms()[is_label], n_labels)
+        return np.asarray(np.divide(sums, counts, out=np.full(n_labels, np.nan), where=counts > 0))
 
     def check(self, forest: LabelForest, n_labels: int) -> None:
         """Refuse weights that do not belong to these trees or have labels beyond `n_labels`; the result is cached."""

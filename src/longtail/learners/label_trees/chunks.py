@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from longtail.kernels.hashing import bucket_of
 from longtail.kernels.jit import kernel, kernel_with
 from longtail.kernels.lanes import LANES, fetch, lane_dot, widen
 from longtail.kernels.rows import QueryRows
@@ -47,13 +48,6 @@ class Chunks(NamedTuple):
     scales: Float32
     bias: Float32
     members: Int32
-
-
-@kernel
-def bucket_of(feature: Any, bits: Any) -> Any:
-    """Bucket of a feature: the upper bits of a multiplicative hash."""
-    mixed = (np.uint64(feature) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(32)
-    return np.int64(mixed >> np.uint64(np.uint64(32) - np.uint64(bits)))
 
 
 def bucket_bits(pairs: int) -> int:

@@ -64,7 +64,7 @@ def check_room(trainer: NodeTrainer, size: int) -> None:
         raise memory.no_room(used, need, enough, "negatives or rows")
 
 
-def estimate_nodes(trainer: NodeTrainer, negatives: int) -> TrainingCost:
+def estimate_nodes(trainer: NodeTrainer, n_hard_negatives: int) -> TrainingCost:
     """Train a few blocks of each level, and extrapolate to all.
 
     The hard negatives of a node are only known once the levels above are trained: random rows take their place.
@@ -72,7 +72,7 @@ def estimate_nodes(trainer: NodeTrainer, negatives: int) -> TrainingCost:
     forest, before = trainer.forest, resident_memory()
     blocks, starts = node_blocks(forest)
     seconds, least, size, peak, each, threads = 0.0, 0.0, 0.0, float(before), 0, thread_count()
-    n_rows, candidates = int(trainer.X.shape[0]), level_bytes(trainer, negatives)
+    n_rows, candidates = int(trainer.X.shape[0]), level_bytes(trainer, n_hard_negatives)
     for depth in range(forest.n_levels):
         first, last = (int(at) for at in forest.level_starts[depth : depth + 2])
         level = trainer.level(depth, None)
@@ -81,10 +81,10 @@ def estimate_nodes(trainer: NodeTrainer, negatives: int) -> TrainingCost:
         if not of_level:
             continue
         chosen, represented = _pilots(whole, of_level, first)
-        if negatives:
+        if n_hard_negatives:
             # The best nodes of a row usually include its own.
             nodes = last - first
-            sent = n_rows * min(negatives, nodes // forest.n_trees_) * forest.n_trees_
+            sent = n_rows * min(n_hard_negatives, nodes // forest.n_trees_) * forest.n_trees_
             more = max(0, sent - int(whole.sum())) / nodes
             pilots = np.unique([of_level[at].node - first for at in chosen])
             level = trainer.level(depth, _random_rows(n_rows, nodes, pilots, more))

@@ -31,7 +31,6 @@ from longtail.learners.label_trees.search import TreeSearch
 from longtail.learners.label_trees.training import train_trees
 from longtail.learners.label_trees.updating import updated_trees
 from longtail.learners.linear.problem import SOLVER_CONSTRAINTS, SolverSettings
-from longtail.learners.norms import norms_of_chunks
 from longtail.learners.prediction import checked_k
 from longtail.learners.rows import row_scales
 from longtail.learners.updates import UpdateBatch
@@ -44,6 +43,11 @@ from longtail.weighting import PropensityWeighting, Weighting, get_weighting
 
 Search = Literal["beam", "best-first"]
 _SEED_STEP = 1_000_003  # between the seeds of trees, so that learners with adjacent seeds have no tree in common
+_SEARCH_CONSTRAINTS: dict[str, Constraint] = {
+    "discount": Number(above=0, high=1),
+    "search": OneOf(*get_args(Search)),
+    "beam": Integer(1),
+}
 
 
 class LabelTree(Learner):
@@ -140,6 +144,7 @@ class LabelTree(Learner):
         "max_depth": Optional(Integer(1)),
         "overlap": Number(low=0, high=1),
         "n_hard_negatives": Integer(0),
+        **_SEARCH_CONSTRAINTS,
         "precision": OneOf(*PRECISIONS),
     }
 
@@ -209,7 +214,6 @@ class LabelTree(Learner):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        self._check_search()
         if self.search == "best-first" and self.n_trees > 1:
             raise ParameterError("search", self.search, "must be beam where there is more than one tree")
         try:
@@ -226,13 +230,6 @@ class LabelTree(Learner):
             raise ParameterError(
                 "weighting", self.weighting, "must have propensities by count: given ones are for labels, not for nodes"
             )
-
-    def _check_search(self) -> None:
-        """Check the parameters of the search, which may be set on a fitted learner."""
-        check("discount", self.discount, Number(above=0, high=1))
-        check("beam", self.beam, Integer(1))
-        if self.search not in get_args(Search):
-            raise ParameterError("search", self.search, f"must be one of {', '.join(get_args(Search))}")
 
     def predict_weighted_topk(self, X: Any, label_weights: Any, k: int = 5) -> TopK:
         """Rank exactly the k labels with the largest ``label_weights[label] * score``.
@@ -293,8 +290,8 @@ class LabelTree(Learner):
             self._remember_new_labels(labels)
         return self
 
-    def _update(self, more: UpdateBatch) -> None:
-        self.forest_, self.weights_ = updated_trees(self, more)
+    def _update(self, batch: UpdateBatch) -> None:
+        self.forest_, self.weights_ = updated_trees(self, batch)
 
     def _insert(self, X: sp.csr_array, Y: sp.csr_array) -> None:
         self.forest_, self.weights_ = insert_labels(
@@ -378,7 +375,8 @@ class LabelTree(Learner):
 
     @property
     def _search(self) -> TreeSearch:
-        self._check_search()
+        for name, constraint in _SEARCH_CONSTRAINTS.items():  # they may be set on a fitted learner
+            check(name, getattr(self, name), constraint)
         self.weights_.check(self.forest_, self.n_labels_)
         settings = self._settings()
         return TreeSearch(
@@ -389,11 +387,11 @@ class LabelTree(Learner):
         return estimate_nodes(self._trainer(X, Y), self.n_hard_negatives)
 
     def _label_norms(self) -> Float64:
-        return norms_of_chunks(self.weights_, self.n_labels_)
+        return self.weights_.norms(self.n_labels_)
 
     def _explain(self, X: sp.csr_array, labels: Int32) -> list[Explanation]:
-        scale = float(self._scales(X)[0])
-        return [explain_label(self._search, X, scale, int(label)) for label in labels]
+        search, scale = self._search, float(self._scales(X)[0])
+        return [explain_label(search, X, scale, int(label)) for label in labels]
 
     def _topk(self, X: sp.csr_array, k: int, allowed: Flags | None) -> TopK:
         return self._weighted_topk(X, k, allowed, None)

@@ -56,9 +56,9 @@ def node_blocks(forest: LabelForest) -> tuple[list[NodeBlock], Int64]:
     return blocks, starts
 
 
-def level_bytes(trainer: NodeTrainer, negatives: int) -> int:
+def level_bytes(trainer: NodeTrainer, n_hard_negatives: int) -> int:
     """Memory for the rows of a level while it is prepared: two sparse matrices, and once as row numbers."""
-    visits = int(trainer.Y.nnz) + int(trainer.X.shape[0]) * max(negatives, 1) * trainer.forest.n_trees_
+    visits = int(trainer.Y.nnz) + int(trainer.X.shape[0]) * max(n_hard_negatives, 1) * trainer.forest.n_trees_
     return 28 * visits
 
 

@@ -22,11 +22,11 @@ from longtail.learners.linear.problem import SolverSettings, bias_start, solve
 from longtail.learners.updates import (
     REFIT_SHARE,
     UpdateBatch,
-    patterns_of,
-    reluctance_of,
+    bias_scale,
+    prototypes_of,
     shares_of,
     steps_of,
-    with_stand_ins,
+    with_prototypes,
 )
 from longtail.runtime.pool import StopFlag, run_blocks
 from longtail.weighting import Costs, get_weighting
@@ -37,38 +37,38 @@ if TYPE_CHECKING:
 _RETRAINED_NODES = 0.05  # lower than REFIT_SHARE for labels: what a node rejects is lost to all labels under it
 
 
-def updated_trees(learner: LabelTree, more: UpdateBatch) -> tuple[LabelForest, ChunkWeights]:
+def updated_trees(learner: LabelTree, batch: UpdateBatch) -> tuple[LabelForest, ChunkWeights]:
     """Trees of a learner, and their weights, after an update with more rows.
 
     Labels without rows are removed. New ones are inserted into the leaves where their rows belong. If all rows are
     given, new labels, and nodes and labels with many changes, are retrained on them; the others move toward the new
     rows.
     """
-    claimed, search = learner.predict(more.X), learner._search
-    gone = search.forest.labels_[more.label_counts[search.forest.labels_] == 0]
+    claimed, search = learner.predict(batch.X), learner._search
+    gone = search.forest.labels_[batch.label_counts[search.forest.labels_] == 0]
     if len(gone):
         forest, weights = without_labels(search.forest, search.weights, gone)
         search = replace(search, forest=forest, weights=weights)
-    joining = np.setdiff1d(np.flatnonzero(more.label_counts), search.forest.labels_).astype(np.int32)
+    joining = np.setdiff1d(np.flatnonzero(batch.label_counts), search.forest.labels_).astype(np.int32)
     if len(joining):
-        forest, weights = _with_new_labels(learner, search, more, joining)
+        forest, weights = _with_new_labels(learner, search, batch, joining)
         search = replace(search, forest=forest, weights=weights)
-    search = replace(search, n_labels=more.n_labels)
-    updating = NodeUpdating(learner, search, more, joining, claimed)
+    search = replace(search, n_labels=batch.n_labels)
+    updating = NodeUpdating(learner, search, batch, joining, claimed)
     return search.forest, updating.updated()
 
 
 def _with_new_labels(
-    learner: LabelTree, search: TreeSearch, more: UpdateBatch, joining: Int32
+    learner: LabelTree, search: TreeSearch, batch: UpdateBatch, joining: Int32
 ) -> tuple[LabelForest, ChunkWeights]:
     """Insert labels; without the earlier rows they are trained at once, among prototypes of the old labels."""
-    has_all = more.earlier is not None
+    has_all = batch.earlier is not None
     if has_all:
-        X, Y = more.of_labels(joining, own=True).all_rows  # earlier rows too: a removed label may come back
+        X, Y = batch.of_labels(joining, own=True).all_rows  # earlier rows too: a removed label may come back
     else:
-        X, Y = with_stand_ins(
-            more.of_labels(joining, own=False),
-            patterns_of(label_rows(search.weights.blocks(), search.weights.n_features_)),
+        X, Y = with_prototypes(
+            batch.of_labels(joining, own=False),
+            prototypes_of(label_rows(search.weights.blocks(), search.weights.n_features_)),
         )
     return insert_labels(
         search, learner._settings(), X, Y, learner._scales(X), get_weighting(learner.weighting), beam=learner.beam,
@@ -94,19 +94,19 @@ class NodeUpdating:
 
     learner: LabelTree
     search: TreeSearch
-    more: UpdateBatch
+    batch: UpdateBatch
     joined: Int32
     claimed: sp.csr_array
 
     def __post_init__(self) -> None:
-        learner, more = self.learner, self.more
+        learner, batch = self.learner, self.batch
         self.weighting = get_weighting(learner.weighting)
-        self.negatives = int(learner.n_hard_negatives)
-        self.share = reluctance_of(more)
+        self.n_hard_negatives = int(learner.n_hard_negatives)
+        self.share = bias_scale(batch)
         settings = learner._settings()
-        self.costs = self.weighting.costs(more.label_counts, more.n_rows)
-        self.trainer = self._trainer(replace(settings, bias=settings.bias * self.share), more.X, more.Y, self.costs)
-        self.retrainer = None if more.earlier is None else self._trainer(settings, *more.all_rows, None)
+        self.costs = self.weighting.costs(batch.label_counts, batch.n_rows)
+        self.trainer = self._trainer(replace(settings, bias=settings.bias * self.share), batch.X, batch.Y, self.costs)
+        self.retrainer = None if batch.earlier is None else self._trainer(settings, *batch.all_rows, None)
 
     def _trainer(self, settings: SolverSettings, X: sp.csr_array, Y: sp.csr_array, costs: Costs | None) -> NodeTrainer:
         forest, precision = self.search.forest, self.search.weights.precision
@@ -115,10 +115,10 @@ class NodeUpdating:
 
     def updated(self) -> ChunkWeights:
         """Weights after the update; blocks that the new rows do not affect stay unchanged."""
-        search, more, retrainer = self.search, self.more, self.retrainer
+        search, batch, retrainer = self.search, self.batch, self.retrainer
         forest, weights = search.forest, search.weights
         node_of_block, blocks = weights.nodes_of_blocks, list(weights.blocks())
-        changed = shares_of(more.changed(self.claimed), more.label_counts)
+        changed = shares_of(batch.changed(self.claimed), batch.label_counts)
         changed[self.joined] = 0 if retrainer is None else 1
         for depth in range(forest.n_levels):
             first, last = forest.level_starts[depth : depth + 2]
@@ -130,7 +130,7 @@ class NodeUpdating:
             for number in np.flatnonzero((node_of_block >= first) & (node_of_block < last)).tolist():
                 node, columns = int(node_of_block[number]), self._columns(depth, blocks[number])
                 steps = np.zeros(LANES, np.float32)
-                if more.X.shape[0]:
+                if batch.X.shape[0]:
                     steps[: len(columns)] = np.where(is_retrained[columns], 0, steps_of(shares[columns]))
                 if steps.any():
                     jobs.append(_Job(number, node, steps))
@@ -147,16 +147,16 @@ class NodeUpdating:
 
         The number of earlier rows of a node is estimated as the sum over its labels, at most all rows.
         """
-        forest, more = self.search.forest, self.more
+        forest, batch = self.search.forest, self.batch
         starts = forest.level_starts
         if depth + 2 >= len(starts):
             return np.empty(0), Costs(np.empty(0, np.float32), np.empty(0, np.float32))
-        members = forest.members(more.n_labels, int(starts[depth + 1]), int(starts[depth + 2]))
-        total = np.minimum(members.T @ more.label_counts, more.n_rows).astype(np.int64)
-        claimed = sp.csr_array((self.claimed.data, self.claimed.indices, self.claimed.indptr), shape=more.Y.shape)
-        affected = sp.csr_array((more.Y + claimed) @ members)
+        members = forest.members(batch.n_labels, int(starts[depth + 1]), int(starts[depth + 2]))
+        total = np.minimum(members.T @ batch.label_counts, batch.n_rows).astype(np.int64)
+        claimed = sp.csr_array((self.claimed.data, self.claimed.indices, self.claimed.indptr), shape=batch.Y.shape)
+        affected = sp.csr_array((batch.Y + claimed) @ members)
         changed = np.bincount(affected.indices, minlength=len(total))
-        return shares_of(changed, total), self.weighting.costs(total, more.n_rows)
+        return shares_of(changed, total), self.weighting.costs(total, batch.n_rows)
 
     def _columns(self, depth: int, block: EncodedBlock) -> Int64:
         """Columns of a block's members in their level: nodes of the level below first, then all labels."""
@@ -171,8 +171,8 @@ class NodeUpdating:
         if not jobs:
             return
         trainer, candidates = self.trainer, None
-        if self.negatives:
-            candidates = self.search.sent(trainer.X, trainer.scales, depth, self.negatives)
+        if self.n_hard_negatives:
+            candidates = self.search.sent(trainer.X, trainer.scales, depth, self.n_hard_negatives)
         level = trainer.level(depth, candidates)._replace(costs=costs)
 
         def move(job: _Job, stop: StopFlag) -> EncodedBlock:
@@ -190,7 +190,7 @@ class NodeUpdating:
         """Solve a block for the new rows of its node, regularised toward its weights, and move part of the way."""
         trainer, share = self.trainer, np.float32(self.share)
         columns = self._columns(depth, block)
-        settings, n_lanes, n_features = trainer.settings, len(columns), int(self.more.X.shape[1])
+        settings, n_lanes, n_features = trainer.settings, len(columns), int(self.batch.X.shape[1])
         chosen, rows, features, positives = trainer.rows_of(level, job.node, columns, scratch)
         if not len(chosen):
             return block  # only earlier rows have changed
@@ -223,13 +223,13 @@ class NodeUpdating:
         if not some:
             return
         candidates = None
-        if self.negatives:
+        if self.n_hard_negatives:
             old = self.search.weights
             done = int(old.block_starts_[self.search.forest.level_starts[depth]])
             starts = np.minimum(old.block_starts_, done)
             above = ChunkWeights.of_blocks(blocks[:done], starts, old.precision, old.n_features_)
             search = replace(self.search, weights=above)
-            candidates = search.sent(trainer.X, trainer.scales, depth, self.negatives)
+            candidates = search.sent(trainer.X, trainer.scales, depth, self.n_hard_negatives)
         level = trainer.level(depth, candidates)
         threads = affordable_threads(trainer, level)
         has_rows = np.diff(level.row_starts) > 0

@@ -20,7 +20,6 @@ from longtail.learners.linear.problem import LOSS_CODES, SOLVER_CONSTRAINTS, Sol
 from longtail.learners.linear.training import BlockTrainer, Centre, block_bytes, estimate_blocks
 from longtail.learners.linear.updating import updated_weights
 from longtail.learners.linear.weights import NO_FACTORS, BlockWeights, Precision
-from longtail.learners.norms import norms_of_blocks
 from longtail.learners.rows import row_scales
 from longtail.learners.updates import UpdateBatch
 from longtail.losses import Corrected, Logistic, Loss, get_loss, margin_form
@@ -77,7 +76,7 @@ class OneVsRest(Learner):
     random_state : int
         Seeds the order in which rows are visited.
     n_jobs : int, optional
-        Threads for training and prediction, all cores by default; the result does not depend on it.
+        Threads; None as `longtail.config_context` says. The result does not depend on it.
 
     Attributes
     ----------
@@ -213,8 +212,8 @@ class OneVsRest(Learner):
     def _fit_augmented(self, X: sp.csr_array, Y: sp.csr_array, augmentation: Augmentation) -> None:
         self._fit_blocks(self._trainer(X, Y, self.label_counts_, augmentation=augmentation))
 
-    def _update(self, more: UpdateBatch) -> None:
-        self.weights_ = updated_weights(self, more)
+    def _update(self, batch: UpdateBatch) -> None:
+        self.weights_ = updated_weights(self, batch)
 
     def _fit_blocks(self, trainer: BlockTrainer) -> None:
         blocks = BlockTrainer.blocks_by_frequency(self.label_counts_)
@@ -281,7 +280,7 @@ class OneVsRest(Learner):
         return 1.0 if isinstance(margin_form(self.loss).loss, Logistic) else _HINGE_SLOPE
 
     def _label_norms(self) -> Float64:
-        return norms_of_blocks(self.weights_, self.n_labels_)
+        return self.weights_.norms(self.n_labels_)
 
     def _explain(self, X: sp.csr_array, labels: Int32) -> list[Explanation]:
         lane_of_label = np.full(self.n_labels_, -1, np.int64)

@@ -16,11 +16,11 @@ from longtail.learners.linear.weights import BlockWeights, Precision, SolvedBloc
 from longtail.learners.updates import (
     REFIT_SHARE,
     UpdateBatch,
-    patterns_of,
-    reluctance_of,
+    bias_scale,
+    prototypes_of,
     shares_of,
     steps_of,
-    with_stand_ins,
+    with_prototypes,
 )
 from longtail.runtime.block_file import BlockFile
 
@@ -39,7 +39,7 @@ class _Classifiers(NamedTuple):
     bias: Float32
 
 
-def updated_weights(learner: OneVsRest, more: UpdateBatch) -> BlockWeights:
+def updated_weights(learner: OneVsRest, batch: UpdateBatch) -> BlockWeights:
     """Weights of a learner after an update with more rows.
 
     Labels that the new rows do not affect stay bitwise unchanged. The others are solved for the new rows,
@@ -47,58 +47,58 @@ def updated_weights(learner: OneVsRest, more: UpdateBatch) -> BlockWeights:
     earlier rows are not given, on the new rows and on prototypes of the old labels.
     """
     known = _classifiers(learner.weights_, learner.n_labels_)
-    is_known = np.zeros(more.n_labels, np.bool_)
+    is_known = np.zeros(batch.n_labels, np.bool_)
     is_known[known.labels] = True
-    shares = shares_of(more.changed(learner.predict(more.X)), more.label_counts)
-    is_present = more.label_counts > 0
-    is_retrained = is_present & (~is_known | ((shares >= REFIT_SHARE) & (more.earlier is not None)))
-    is_moved = is_present & ~is_retrained & (shares > 0) & (more.X.shape[0] > 0)
+    shares = shares_of(batch.changed(learner.predict(batch.X)), batch.label_counts)
+    is_present = batch.label_counts > 0
+    is_retrained = is_present & (~is_known | ((shares >= REFIT_SHARE) & (batch.earlier is not None)))
+    is_moved = is_present & ~is_retrained & (shares > 0) & (batch.X.shape[0] > 0)
     stays = (is_present & ~is_retrained & ~is_moved)[known.labels]
     parts = [_Classifiers(known.labels[stays], known.rows[stays], known.bias[stays])]
-    parts += _moved(learner, more, known, np.where(is_moved, more.label_counts, 0), steps_of(shares))
-    parts += _retrained(learner, more, known, np.where(is_retrained, more.label_counts, 0))
-    return _assembled(parts, more, learner.weights_.precision, learner.n_features_in_)
+    parts += _moved(learner, batch, known, np.where(is_moved, batch.label_counts, 0), steps_of(shares))
+    parts += _retrained(learner, batch, known, np.where(is_retrained, batch.label_counts, 0))
+    return _assembled(parts, batch, learner.weights_.precision, learner.n_features_in_)
 
 
 def _moved(
-    learner: OneVsRest, more: UpdateBatch, known: _Classifiers, counts: Int64, steps: Float32
+    learner: OneVsRest, batch: UpdateBatch, known: _Classifiers, counts: Int64, steps: Float32
 ) -> Iterator[_Classifiers]:
     """Labels that move toward the solution for the new rows."""
-    reluctance = reluctance_of(more)
+    scale_of_bias = bias_scale(batch)
     blocks = BlockTrainer.blocks_by_frequency(counts)
     if not blocks:
         return
-    place = np.full(more.n_labels, -1, np.int64)
+    place = np.full(batch.n_labels, -1, np.int64)
     place[known.labels] = np.arange(len(known.labels))
-    occurring = np.unique(more.X.indices)  # weights of other features cannot change
-    number = np.full(more.X.shape[1], -1, np.int32)
+    occurring = np.unique(batch.X.indices)  # weights of other features cannot change
+    number = np.full(batch.X.shape[1], -1, np.int32)
     number[occurring] = np.arange(len(occurring), dtype=np.int32)
-    X = sp.csr_array((more.X.data, number[more.X.indices], more.X.indptr), shape=(more.X.shape[0], len(occurring)))
+    X = sp.csr_array((batch.X.data, number[batch.X.indices], batch.X.indptr), shape=(batch.X.shape[0], len(occurring)))
     is_inside = number[known.rows.indices] >= 0
     inside, outside = _picked(known.rows, is_inside), _picked(known.rows, ~is_inside)
     inside = sp.csr_array((inside.data, number[inside.indices], inside.indptr), shape=(inside.shape[0], X.shape[1]))
-    centre = Centre(inside, known.bias / np.float32(reluctance), place, steps)
+    centre = Centre(inside, known.bias / np.float32(scale_of_bias), place, steps)
     trainer = learner._trainer(
-        X, more.Y, more.label_counts, n_rows=more.n_rows, centre=centre, bias_share=reluctance,
+        X, batch.Y, batch.label_counts, n_rows=batch.n_rows, centre=centre, bias_share=scale_of_bias,
         max_iter=_EPOCHS,
     )  # fmt: skip
     for part in _solved(learner, trainer, blocks):
         rows = sp.csr_array(
-            (part.rows.data, occurring[part.rows.indices], part.rows.indptr), shape=(len(part.labels), more.X.shape[1])
+            (part.rows.data, occurring[part.rows.indices], part.rows.indptr), shape=(len(part.labels), batch.X.shape[1])
         )
-        yield _Classifiers(part.labels, outside[place[part.labels]] + rows, part.bias * np.float32(reluctance))
+        yield _Classifiers(part.labels, outside[place[part.labels]] + rows, part.bias * np.float32(scale_of_bias))
 
 
-def _retrained(learner: OneVsRest, more: UpdateBatch, known: _Classifiers, counts: Int64) -> Iterator[_Classifiers]:
+def _retrained(learner: OneVsRest, batch: UpdateBatch, known: _Classifiers, counts: Int64) -> Iterator[_Classifiers]:
     """Labels that are trained from scratch."""
     blocks, weight = BlockTrainer.blocks_by_frequency(counts), 1.0
     if not blocks:
         return
-    X, Y = more.all_rows
-    if more.earlier is None:
-        X, Y = with_stand_ins(more, patterns_of(known.rows))
-        weight = float(np.clip(more.n_rows / X.shape[0], 1, _MAX_WEIGHT))
-    trainer = learner._trainer(X, Y, more.label_counts, n_rows=more.n_rows, negative_weight=weight)
+    X, Y = batch.all_rows
+    if batch.earlier is None:
+        X, Y = with_prototypes(batch, prototypes_of(known.rows))
+        weight = float(np.clip(batch.n_rows / X.shape[0], 1, _MAX_WEIGHT))
+    trainer = learner._trainer(X, Y, batch.label_counts, n_rows=batch.n_rows, negative_weight=weight)
     yield from _solved(learner, trainer, blocks)
 
 
@@ -121,15 +121,15 @@ def _classifiers(weights: BlockWeights, n_labels: int) -> _Classifiers:
     return _Classifiers(labels, weights.matrix(n_labels)[labels], weights.lane_bias_[lanes])
 
 
-def _assembled(parts: list[_Classifiers], more: UpdateBatch, precision: Precision, n_features: int) -> BlockWeights:
+def _assembled(parts: list[_Classifiers], batch: UpdateBatch, precision: Precision, n_features: int) -> BlockWeights:
     """Assemble all classifiers in blocks by the present frequency of their labels."""
     labels = np.concatenate([part.labels for part in parts])
     rows = sp.csr_array(sp.vstack([part.rows for part in parts], format="csr"))
-    bias = np.zeros(more.n_labels, np.float32)
+    bias = np.zeros(batch.n_labels, np.float32)
     bias[labels] = np.concatenate([part.bias for part in parts])
-    place = np.full(more.n_labels, -1, np.int64)
+    place = np.full(batch.n_labels, -1, np.int64)
     place[labels] = np.arange(len(labels))
-    blocks = BlockTrainer.blocks_by_frequency(np.where(place >= 0, more.label_counts, 0))
+    blocks = BlockTrainer.blocks_by_frequency(np.where(place >= 0, batch.label_counts, 0))
     with BlockFile() as block_file:
         for block in blocks:
             columns = sp.csc_array(rows[place[block]])

@@ -16,6 +16,7 @@ from longtail.kernels.lanes import LANES, to_bfloat16, widened
 from longtail.kernels.rows import QueryRows
 from longtail.kernels.types import Array, Flags, Float32, Float64, Int32, Int64, UInt8
 from longtail.learners.linear.panels import LaneFactors, PanelWeights, collect_kept, count_kept, place_block, rank_rows
+from longtail.learners.norms import lane_squares
 from longtail.runtime.block_file import BlockFile
 from longtail.runtime.memory import memory_in_use
 from longtail.runtime.mmap import allocator
@@ -313,6 +314,20 @@ class BlockWeights(BaseEstimator):
                 column = columns[int(weights.lanes[entries][entry])]
                 found[at, column] = widened(weights.values[entries][entry : entry + 1])[0]
         return found[:, back]
+
+    def norms(self, n_labels: int) -> Float64:
+        """Norm of each label's weights without the bias, NaN for labels without a classifier.
+
+        The matrix of a large model can need more memory than the model, and takes ten times as long to build.
+        """
+        arrays, squares = self._arrays, np.zeros(len(self.lane_labels_))
+        if len(arrays.lanes):
+            squares += np.bincount(arrays.lanes, np.square(widened(arrays.values), dtype=np.float64), len(squares))
+        for block, (start, stop) in enumerate(zip(arrays.starts[:-1], arrays.starts[1:], strict=True)):
+            squares[block * LANES : (block + 1) * LANES] += lane_squares(arrays.panels[start:stop])
+        norms, used = np.full(n_labels, np.nan), self.lane_labels_ >= 0
+        norms[self.lane_labels_[used]] = np.sqrt(squares[used])
+        return norms
 
     def _feature_of_slot(self) -> Int32:
         features = np.flatnonzero(self._arrays.depths).astype(np.int32)

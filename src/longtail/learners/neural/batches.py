@@ -46,7 +46,7 @@ class TokenRows:
         return found
 
     def known(self) -> Int64:
-        """Return all tokens that occur, rising."""
+        """Return all tokens that occur, ascending."""
         return np.unique(self._ids)
 
     def bags(self) -> sp.csr_array:

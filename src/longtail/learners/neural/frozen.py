@@ -37,8 +37,8 @@ class FrozenStates:
         batches = by_length(rows.lengths, _AT_ONCE)
         encoder.eval()
         with torch.inference_mode():
-            marks = encoder.below(*rows.batch(np.zeros(1, np.int64), encoder.padding)).marks.shape[1]
-        self._marks: Float16 = np.empty((len(rows), marks, width), np.float16)
+            cls_states = encoder.below(*rows.batch(np.zeros(1, np.int64), encoder.padding)).cls_states.shape[1]
+        self._cls_states: Float16 = np.empty((len(rows), cls_states, width), np.float16)
 
         def run(first: int, last: int) -> None:
             torch.set_num_threads(1)  # of this thread
@@ -47,7 +47,7 @@ class FrozenStates:
                     tokens, mask = rows.batch(chosen, encoder.padding)
                     found = encoder.below(tokens, mask)
                     self._states[self._places(chosen)] = found.states[mask].half().numpy()
-                    self._marks[chosen] = found.marks.half().numpy()
+                    self._cls_states[chosen] = found.cls_states.half().numpy()
 
         in_chunks(run, len(batches), 1, "running the frozen layers")
 
@@ -57,7 +57,7 @@ class FrozenStates:
         inside = np.arange(int(lengths.max()))[None] < lengths[:, None]
         states = np.zeros((*inside.shape, self._states.shape[1]), np.float32)
         states[inside] = self._states[self._places(rows)]
-        return Below(torch.from_numpy(states), torch.from_numpy(self._marks[rows].astype(np.float32)))
+        return Below(torch.from_numpy(states), torch.from_numpy(self._cls_states[rows].astype(np.float32)))
 
     def close(self) -> None:
         """Delete the file."""

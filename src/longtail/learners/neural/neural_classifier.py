@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, get_args
 import numpy as np
 import scipy.sparse as sp
 
-from longtail.config import thread_count
+from longtail.config import thread_count, without_run_settings
 from longtail.errors import InputError, ParameterError
 from longtail.kernels.augmentation import Augmentation, with_copies
 from longtail.kernels.types import Array
@@ -114,7 +114,7 @@ class NeuralClassifier(NeuralRanker):
         "auto" for a GPU if there is one.
     random_state : int
     n_jobs : int, optional
-        Threads on a CPU; the result is the same for any number.
+        Threads; None as `longtail.config_context` says. The result does not depend on it.
 
     Attributes
     ----------
@@ -362,8 +362,9 @@ class NeuralClassifier(NeuralRanker):
             finally:
                 model.load_weights(now)
 
-        left_out = ("encoder", "head", "label_texts", "weighting", "device", "n_jobs")  # as arrays, or irrelevant
-        params = {name: value for name, value in self.get_params(deep=False).items() if name not in left_out}
+        described_apart = ("encoder", "head", "label_texts", "weighting")
+        own = without_run_settings(self.get_params(deep=False))
+        params = {name: value for name, value in own.items() if name not in described_apart}
         parts = [sorted(part.get_params().items()) for part in self._parts()]
         initial = (_numpy(part) for part in (*network.parameters(), *network.buffers()))
         tokens, Y = train.tokens, train.Y

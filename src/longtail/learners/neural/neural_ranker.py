@@ -12,9 +12,9 @@ import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
 from longtail.errors import ModelError, ParameterError
+from longtail.kernels.arrays import unit_rows
 from longtail.kernels.types import Flags, Float32, Int32
 from longtail.learners.base import Learner
-from longtail.learners.embedding.mapping import unit_rows
 from longtail.learners.explanation import Explanation
 from longtail.learners.neural.batches import TokenRows
 from longtail.learners.neural.encoders import Encoder

@@ -24,19 +24,22 @@ class Optimiser:
         layers, head = network.groups()
         self.settings, self.steps = learner, max(steps, 1)
         self.parameters = [part for layer in layers for part in layer] + head + network.tables()
-        rate, head_rate = float(learner.learning_rate), float(learner.head_learning_rate)
+        learning_rate, head_learning_rate = float(learner.learning_rate), float(learner.head_learning_rate)
         layer_decay, weight_decay = float(learner.layer_decay), float(learner.weight_decay)
         groups: list[dict[str, Any]] = []
         for depth, layer in enumerate(reversed(layers)):
-            groups += _groups(layer, rate * layer_decay**depth, weight_decay)
-        groups += _groups(head, head_rate, weight_decay)
+            groups += _groups(layer, learning_rate * layer_decay**depth, weight_decay)
+        groups += _groups(head, head_learning_rate, weight_decay)
         self._all: list[Optimizer] = []
         if groups:
             self._all.append(AdamW(groups))
-        word_rate = rate * layer_decay ** (len(layers) - 1)
+        word_learning_rate = learning_rate * layer_decay ** (len(layers) - 1)
         sparse = [
             {"params": tables, "lr": highest, "highest": highest}
-            for tables, highest in ((network.encoder.tables(), word_rate), (network.head.tables(), head_rate))
+            for tables, highest in (
+                (network.encoder.tables(), word_learning_rate),
+                (network.head.tables(), head_learning_rate),
+            )
             if tables
         ]
         if sparse:
@@ -104,13 +107,14 @@ class RowAdam(Optimizer):
                 )  # fmt: skip
 
 
-def _groups(parameters: list[nn.Parameter], rate: float, decay: float) -> list[dict[str, Any]]:
+def _groups(parameters: list[nn.Parameter], learning_rate: float, decay: float) -> list[dict[str, Any]]:
     """Parameter groups: matrices with weight decay, vectors without."""
     groups = []
     for is_matrix in (True, False):
         own = [part for part in parameters if (part.ndim > 1) is is_matrix]
         if own:
-            groups.append({"params": own, "lr": rate, "highest": rate, "weight_decay": decay if is_matrix else 0.0})
+            rates = {"lr": learning_rate, "highest": learning_rate}
+            groups.append({"params": own, **rates, "weight_decay": decay if is_matrix else 0.0})
     return groups
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from threading import get_ident
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -142,8 +143,11 @@ def effects(network: Network, rows: TokenRows, labels: Int32) -> Float64:
     network.eval()
     tokens, mask = rows.batch(np.zeros(1, np.int64), network.encoder.padding)
     kept: list[Tensor] = []
+    explaining = get_ident()
 
-    def keep(module: Any, inputs: Any, output: Tensor) -> Tensor:
+    def keep(module: Any, inputs: Any, output: Tensor) -> Tensor | None:
+        if get_ident() != explaining:  # another thread predicts with the same module
+            return None
         kept.append(output.detach().requires_grad_())
         return kept[-1]
 

@@ -26,7 +26,7 @@ class Below(NamedTuple):
     """Output of the lowest layers: states of all tokens, and those of the [CLS] token in each layer."""
 
     states: Tensor
-    marks: Tensor
+    cls_states: Tensor
 
 
 class EncoderModule(nn.Module):

@@ -84,9 +84,9 @@ def top_of_some(labels: Tensor, scores: Tensor, k: int, allowed: Flags) -> TopK:
     return TopK(chosen, values).ranked_by(values, k)
 
 
-def log_odds_of(log_chances: Tensor) -> Tensor:
+def log_odds_of(log_probabilities: Tensor) -> Tensor:
     """Return the log-odds of log-probabilities."""
-    below = log_chances.clamp(max=-1e-7)
+    below = log_probabilities.clamp(max=-1e-7)
     return below - torch.log(-torch.expm1(below))
 
 

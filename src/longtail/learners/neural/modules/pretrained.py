@@ -65,17 +65,17 @@ class PretrainedEncoder(EncoderModule):
         """Encode texts; XLNet, whose [CLS] token is last, is padded on the left."""
         if self.is_xlnet:
             tokens, mask = _shifted(tokens, mask, self.padding)
-        with _marks() as marks:
+        with _cls_states() as cls_states:
             states = self.model(input_ids=tokens, attention_mask=mask.to(torch.long)).last_hidden_state
-        return self._encoded(states, mask, marks)
+        return self._encoded(states, mask, cls_states)
 
-    def _encoded(self, states: Tensor, mask: Tensor, marks: list[Tensor]) -> Encoded:
+    def _encoded(self, states: Tensor, mask: Tensor, cls_states: list[Tensor]) -> Encoded:
         if self.pooling == "mean":
             return Encoded(states, mask, masked_mean(states, mask))
-        if len(marks) < self.taken:
+        if len(cls_states) < self.taken:
             raise InputError(f"The encoder {type(self.model).__name__} has no layers that can be told apart.")
         last = states[:, -1 if self.is_xlnet else 0]
-        return Encoded(states, mask, torch.cat([*marks[len(marks) - self.taken : -1], last], dim=1))
+        return Encoded(states, mask, torch.cat([*cls_states[len(cls_states) - self.taken : -1], last], dim=1))
 
     @property
     def is_split(self) -> bool:
@@ -87,17 +87,17 @@ class PretrainedEncoder(EncoderModule):
 
     def below(self, tokens: Tensor, mask: Tensor) -> Below:
         """Run the frozen layers."""
-        with _marks() as marks:
+        with _cls_states() as cls_states:
             states = self._split()[0](input_ids=tokens, attention_mask=mask.to(torch.long)).last_hidden_state
         own = self.model.config.num_hidden_layers - self.frozen
-        needed = marks[len(marks) - max(self.taken - own, 0) :] if self.pooling == "cls" else []
+        needed = cls_states[len(cls_states) - max(self.taken - own, 0) :] if self.pooling == "cls" else []
         return Below(states, torch.stack(needed, dim=1) if needed else states[:, :0])
 
     def above(self, below: Below, mask: Tensor) -> Encoded:
         """Run the layers above the frozen ones."""
-        with _marks() as marks:
+        with _cls_states() as cls_states:
             states = self._split()[1](inputs_embeds=below.states, attention_mask=mask.to(torch.long)).last_hidden_state
-        return self._encoded(states, mask, [*below.marks.unbind(dim=1), *marks])
+        return self._encoded(states, mask, [*below.cls_states.unbind(dim=1), *cls_states])
 
     def train(self, mode: bool = True) -> PretrainedEncoder:
         """Set the mode of the trained layers; frozen ones stay in evaluation mode."""
@@ -124,10 +124,10 @@ class PretrainedEncoder(EncoderModule):
         return self._halves
 
     def _keep_mark(self, module: nn.Module, inputs: Any, output: Any) -> None:
-        marks = getattr(_here, "marks", None)
-        if marks is not None:
+        cls_states = getattr(_here, "cls_states", None)
+        if cls_states is not None:
             states = output[0] if isinstance(output, tuple) else output
-            marks.append(states[-1] if self.is_xlnet else states[:, 0])
+            cls_states.append(states[-1] if self.is_xlnet else states[:, 0])
 
     def _blocks(self) -> nn.ModuleList:
         stacks = (part for part in self.model.modules() if isinstance(part, nn.ModuleList))
@@ -166,13 +166,13 @@ def _shallow(module: Any) -> Any:
 
 
 @contextmanager
-def _marks() -> Iterator[list[Tensor]]:
+def _cls_states() -> Iterator[list[Tensor]]:
     """Collect the states of the [CLS] token in all layers that this thread runs inside."""
-    _here.marks = marks = list[Tensor]()
+    _here.cls_states = cls_states = list[Tensor]()
     try:
-        yield marks
+        yield cls_states
     finally:
-        _here.marks = None
+        _here.cls_states = None
 
 
 def _shifted(tokens: Tensor, mask: Tensor, padding: int) -> tuple[Tensor, Tensor]:
