@@ -76,7 +76,7 @@ def test_columns_are_the_scores_of_the_ranking(name, data):
 def test_a_column_does_not_depend_on_the_labels_asked_for_with_it(name, data):
     X, Y = data
     learner = clone(WITH[name]).set_params(**({"top_k": 3} if name in ("blend", "stacked") else {})).fit(X, Y)
-    whole = learner.decision_function(X, k=Y.shape[1])
+    whole = learner.decision_function(X, k=learner._merged_candidates or Y.shape[1])
     for labels in ([0], [7, 3], list(range(Y.shape[1]))):
         columns = learner.decision_function(X, labels)
         for column, label in enumerate(labels):

@@ -11,10 +11,8 @@ import scipy.sparse as sp
 from longtail.kernels.jit import kernel
 from longtail.kernels.random import next_random, random_below, random_unit
 from longtail.kernels.rows import CSRRows, inverse_lengths, squared_lengths
+from longtail.kernels.types import Float32, Int32, Int64
 
-Float32 = npt.NDArray[np.float32]
-Int32 = npt.NDArray[np.int32]
-Int64 = npt.NDArray[np.int64]
 Positives = tuple[Int64, Int64, Int32]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import math
 from abc import abstractmethod
 from typing import Any, Self
 
@@ -104,6 +103,12 @@ def check_learner(wrapper: Learner, name: str = "learner") -> None:
         raise ParameterError(name, learner, f"must take a matrix: {outside} the learner over texts")
 
 
+def unit_scores(learner: Learner, *scores: float) -> list[float]:
+    """Return scores of a learner on a scale from 0 to 1."""
+    found: list[float] = np.exp(learner._log_scores(np.array(scores, np.float64))).tolist()
+    return found
+
+
 def probability_threshold(learner: Learner) -> float:
-    """Decision threshold of a learner on the scale of probabilities."""
-    return math.exp(float(learner._log_scores(np.array([learner._decision_threshold]))[0]))
+    """Return the decision threshold of a learner on a scale from 0 to 1."""
+    return unit_scores(learner, learner._decision_threshold)[0]

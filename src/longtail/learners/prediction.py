@@ -32,7 +32,7 @@ class PredictionMixin:
     def _merged_candidates(self) -> int:
         """Labels per row that a learner can rank whose scores depend on all candidates together; 0 for other learners.
 
-        Its scores are those of an unrestricted ranking, whichever labels are asked for.
+        Columns of scores are then those of one ranking of that length, whichever labels are asked for.
         """
         return 0
 
@@ -108,7 +108,7 @@ class PredictionMixin:
         if labels is not None:
             chosen, column = np.unique(self._label_ids("labels", labels), return_inverse=True)
         merged = max(part._merged_candidates for _, part in self.parts(fitted=True))
-        wanted = checked_k(k) if chosen is None else max(len(chosen), merged, 1)
+        wanted = checked_k(k) if chosen is None else merged or max(len(chosen), 1)
         top = self.predict_topk(X, min(wanted, max(self.n_labels_, 1)), only=None if merged else chosen)
         used = top.labels >= 0 if chosen is None else np.isin(top.labels, chosen)
         rows, found = np.nonzero(used)[0], top.labels[used]

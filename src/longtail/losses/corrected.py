@@ -17,7 +17,7 @@ Order = Literal["correct-then-rebalance", "rebalance-then-correct"]
 ORDERS: tuple[Order, Order] = ("correct-then-rebalance", "rebalance-then-correct")
 
 
-class Factors(NamedTuple):
+class LossFactors(NamedTuple):
     """A recorded label costs `positive` l+ less `negative` l-, with l+ and l- the parts of the plain loss.
 
     Both are numbers (arrays without axes) or have one value per label.
@@ -61,7 +61,7 @@ class Corrected(Loss):
 
     @property
     @abstractmethod
-    def factors(self) -> Factors:
+    def factors(self) -> LossFactors:
         """The factors of l+ and l- where the label is recorded."""
 
     @property
@@ -106,7 +106,7 @@ class Corrected(Loss):
         """1 / p."""
         return 1.0 / per_label("propensity", self.propensity, most=1.0)
 
-    def _aligned(self, score: npt.ArrayLike) -> tuple[Floats, Factors]:
+    def _aligned(self, score: npt.ArrayLike) -> tuple[Floats, LossFactors]:
         s, factors = floats(score), self.factors
         n_labels = factors.positive.shape
         if n_labels and s.shape[-1:] != n_labels:
@@ -169,10 +169,10 @@ class Unbiased(Corrected):
         return {"zero-one": "4, 7", "hinge": "4, 9, 11", "logistic": "4, 12, 13"}.get(self.plain.name, "4")
 
     @property
-    def factors(self) -> Factors:
+    def factors(self) -> LossFactors:
         """1/p and 1/p - 1."""
         inverse = self._inverse()
-        return Factors(inverse, inverse - 1.0)
+        return LossFactors(inverse, inverse - 1.0)
 
 
 class Surrogate(Corrected):
@@ -212,10 +212,10 @@ class Surrogate(Corrected):
         return {"zero-one": "8, 15", "squared-hinge": "15, 16", "logistic": "15, 17"}.get(self.plain.name, "15")
 
     @property
-    def factors(self) -> Factors:
+    def factors(self) -> LossFactors:
         """2/p - 1 and 0."""
         cost = 2.0 * self._inverse() - 1.0
-        return Factors(cost, np.zeros_like(cost))
+        return LossFactors(cost, np.zeros_like(cost))
 
 
 class _Balanced(Corrected):
@@ -289,11 +289,11 @@ class Rebalanced(_Balanced):
         return "19, 21" if self.plain.name == "squared-hinge" else "19"
 
     @property
-    def factors(self) -> Factors:
+    def factors(self) -> LossFactors:
         """The cost of the order, and 0."""
         inverse, factor, correct_first = self._checked()
         cost = factor * (2.0 * inverse - 1.0) if correct_first else factor * inverse + (inverse - 1.0)
-        return Factors(cost, np.zeros_like(cost))
+        return LossFactors(cost, np.zeros_like(cost))
 
 
 class UnbiasedRebalanced(_Balanced):
@@ -328,10 +328,10 @@ class UnbiasedRebalanced(_Balanced):
         return "18" if self.order == ORDERS[1] else "4, section 2.3"
 
     @property
-    def factors(self) -> Factors:
+    def factors(self) -> LossFactors:
         """F/p, and 1/p - 1 with or without F."""
         inverse, factor, correct_first = self._checked()
-        return Factors(factor * inverse, (inverse - 1.0) * (factor if correct_first else 1.0))
+        return LossFactors(factor * inverse, (inverse - 1.0) * (factor if correct_first else 1.0))
 
 
 def per_label(name: str, values: npt.ArrayLike, *, most: float = np.inf) -> Floats:

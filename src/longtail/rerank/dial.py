@@ -18,7 +18,7 @@ from longtail.errors import InputError, ModelError, ParameterError
 from longtail.kernels.types import Int32
 from longtail.learners import Explanation, Learner, OneVsRest, TrainingCost
 from longtail.learners.base import Allowed, Factors
-from longtail.learners.composite import GrowsLabels, MetaLearner, probability_threshold
+from longtail.learners.composite import GrowsLabels, MetaLearner, probability_threshold, unit_scores
 from longtail.learners.prediction import checked_k
 from longtail.learners.updates import UpdateBatch
 from longtail.metrics import evaluate
@@ -249,7 +249,7 @@ class TailDial(MetaLearner, GrowsLabels):
         whys = []
         for why in self.learner_._explain(X, labels):
             factor = float(factors[why.label])
-            plain, start = np.exp(self.learner_._log_scores(np.array([why.score, why.bias], np.float64))).tolist()
+            plain, start = unit_scores(self.learner_, why.score, why.bias)
             dialled = why.rescaled(factor * plain, factor * (plain - start))
             sources = [(type(self.learner_).__name__, plain), ("tail dial", (factor - 1) * plain)]
             if best is not None and why.label == best.labels[0, 0]:  # its score puts it above the others

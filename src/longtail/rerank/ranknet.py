@@ -14,7 +14,7 @@ from longtail.errors import Interrupted, ModelError
 from longtail.kernels.types import Array, Float32, Float64, Int32, UInt8
 from longtail.learners import Explanation, Learner, TrainingCost
 from longtail.learners.base import Allowed
-from longtail.learners.composite import MetaLearner, probability_threshold
+from longtail.learners.composite import MetaLearner, probability_threshold, unit_scores
 from longtail.learners.rows import digest_of
 from longtail.learners.updates import UpdateBatch
 from longtail.metrics import evaluate
@@ -298,7 +298,7 @@ class RankNet(MetaLearner):
         scores = self._scores_of(X, labels)
         whys = []
         for why in self.learner_._explain(X, labels):
-            plain, start = np.exp(self.learner_._log_scores(np.array([why.score, why.bias], np.float64))).tolist()
+            plain, start = unit_scores(self.learner_, why.score, why.bias)
             gain = math.exp(float(self.log_gains_[:, why.label].sum()))
             score = scores.get(why.label, gain * plain)
             sources = [

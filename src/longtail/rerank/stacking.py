@@ -15,7 +15,7 @@ from longtail.errors import ModelError
 from longtail.kernels.types import Float32, Float64, Int32, Int64
 from longtail.learners import Explanation, Learner, OneVsRest, TrainingCost
 from longtail.learners.base import Allowed
-from longtail.learners.composite import MetaLearner, check_learner
+from longtail.learners.composite import MetaLearner, check_learner, unit_scores
 from longtail.learners.platt import fit_logistic
 from longtail.learners.prediction import checked_k
 from longtail.learners.updates import UpdateBatch
@@ -215,7 +215,7 @@ class Stacked(MetaLearner):
         probabilities = dict(zip(top.labels[0].tolist(), found.tolist(), strict=True))
         whys = []
         for why in self.learner_._explain(X, labels):
-            plain, start = np.exp(self.learner_._log_scores(np.array([why.score, why.bias], np.float64))).tolist()
+            plain, start = unit_scores(self.learner_, why.score, why.bias)
             probability = probabilities.get(why.label, 0.0)
             sources = [(type(self.learner_).__name__, plain), ("stacking", probability - plain)]
             of_features = probability * (1 - start / plain) if plain > 0 else 0.0

@@ -17,7 +17,7 @@ from longtail.kernels.augmentation import Augmentation, labelled_rows
 from longtail.kernels.types import Float64, Floating, Int32, Int64
 from longtail.learners import Explanation, Learner, TrainingCost
 from longtail.learners.base import Allowed, Factors
-from longtail.learners.composite import MetaLearner
+from longtail.learners.composite import MetaLearner, probability_threshold, unit_scores
 from longtail.learners.norms import label_norms
 from longtail.learners.updates import UpdateBatch
 from longtail.propensity import GivenPropensity
@@ -146,8 +146,7 @@ class TAug(MetaLearner):
     @property
     def _decision_threshold(self) -> float:  # type: ignore[override]
         learner = self._sides()[0].learner
-        own = learner._decision_threshold
-        return own if isinstance(self.merge, str) else float(np.exp(learner._log_scores(np.array([own])))[0])
+        return learner._decision_threshold if isinstance(self.merge, str) else probability_threshold(learner)
 
     @property
     def _gives_probabilities(self) -> bool:  # type: ignore[override]
@@ -298,7 +297,7 @@ class TAug(MetaLearner):
     def _multiplied(self, why: Explanation, side: str, learner: Learner) -> Explanation:
         """Explain the score after multiplication by `merge`."""
         factor = float(self.merge) if side == "tail" else 1.0
-        score, start = (factor * np.exp(learner._log_scores(np.array([why.score, why.bias])))).tolist()
+        score, start = (factor * scaled for scaled in unit_scores(learner, why.score, why.bias))
         ratio = score / why.score if why.score else 0.0
         return replace(
             why.rescaled(score, score - start), sources=[(name, share * ratio) for name, share in why.sources]

@@ -10,12 +10,10 @@ from types import FunctionType, ModuleType
 from typing import Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from longtail.config import config_context, get_config, temporarily
+from longtail.kernels.types import Array
 from longtail.runtime.signals import current_stopping, inside_of
-
-Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False)

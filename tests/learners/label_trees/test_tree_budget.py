@@ -38,7 +38,7 @@ def test_a_memory_limit_takes_threads_away_or_refuses(monkeypatch):
 
     def affordable(limit):
         with config_context(memory_limit=limit, n_jobs=8):
-            return estimate.affordable_threads(trainer, level)
+            return estimate.level_threads(trainer, level)
 
     for count in (1, 2, 3, 7, 8):
         assert affordable(used + count * each + 5) == count
@@ -85,13 +85,13 @@ def test_a_limit_does_not_change_what_is_learnt(monkeypatch):
     X, Y = deep_data()
     free = LabelTree(n_jobs=2, **DEEP).fit(X, Y)
     asked = []
-    whole = estimate.affordable_threads
+    whole = estimate.level_threads
 
     def counted(trainer, level, next_level):
         asked.append(whole(trainer, level, next_level))
         return asked[-1]
 
-    monkeypatch.setattr("longtail.learners.label_trees.training.affordable_threads", counted)
+    monkeypatch.setattr("longtail.learners.label_trees.training.level_threads", counted)
     used = resident_memory()
     monkeypatch.setattr("longtail.runtime.memory.resident_memory", lambda: used)
     trainer = LabelTree(**DEEP)._trainer(X, Y)

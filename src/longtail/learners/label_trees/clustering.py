@@ -17,7 +17,7 @@ from longtail.kernels.jit import kernel, kernel_with
 from longtail.kernels.lanes import LANES, lane_dot
 from longtail.kernels.types import Float32, Float64, Int32, Int64, UInt8
 
-Rows = tuple[Int64, Int32, Float32]
+SparsePoints = tuple[Int64, Int32, Float32]
 
 MAX_ITER = 20
 """Maximum number of iterations of k-means."""
@@ -132,7 +132,7 @@ def bisect_sparse(
 @kernel
 def _two_means(
     dense: Any,
-    sparse: Rows,
+    sparse: SparsePoints,
     n: int,
     count: int,
     total: Float64,
@@ -326,7 +326,7 @@ def cut_rows(points: Any, n: int) -> list[slice]:
     return [slice(begin, min(begin + size, n)) for begin in range(0, n, size)]
 
 
-def read_rows(points: Any, labels: Int32 | None, part: slice) -> Rows:
+def read_rows(points: Any, labels: Int32 | None, part: slice) -> SparsePoints:
     """Indptr, indices and values of a block of points, or of the points of `labels[part]`."""
     if sp.issparse(points):
         rows: Any = points

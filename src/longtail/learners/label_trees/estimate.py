@@ -44,7 +44,7 @@ def _bytes_for(trainer: NodeTrainer, most_rows: int) -> int:
     return block_bytes(most_rows, min(size, n_features)) + of_rows + 8 * n_features + 4 * n_rows
 
 
-def affordable_threads(trainer: NodeTrainer, level: LevelProblem, reserved: int = 0) -> int:
+def level_threads(trainer: NodeTrainer, level: LevelProblem, reserved: int = 0) -> int:
     """Number of threads that fit into the memory limit; the result does not depend on it.
 
     `reserved` is memory for the rows of other levels, in bytes, which the advice in an error message includes.
@@ -55,7 +55,7 @@ def affordable_threads(trainer: NodeTrainer, level: LevelProblem, reserved: int 
     )  # fmt: skip
 
 
-def check_room(trainer: NodeTrainer, size: int) -> None:
+def check_level_room(trainer: NodeTrainer, size: int) -> None:
     """Raise an error if the rows of a level, `size` bytes, would exceed the memory limit."""
     limit, used = memory_limit(), memory.memory_in_use()
     if limit is not None and used + size > limit:

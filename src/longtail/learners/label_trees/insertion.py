@@ -9,7 +9,7 @@ from longtail.kernels.lanes import LANES
 from longtail.kernels.types import Float64, Int32, Int64
 from longtail.learners.label_trees.block_lanes import without_weights
 from longtail.learners.label_trees.chunk_weights import ChunkWeights
-from longtail.learners.label_trees.estimate import affordable_threads
+from longtail.learners.label_trees.estimate import level_threads
 from longtail.learners.label_trees.forest import LabelForest, starts_of
 from longtail.learners.label_trees.node_training import NodeBlock, NodeTrainer
 from longtail.learners.label_trees.search import TreeSearch
@@ -59,7 +59,7 @@ def insert_labels(
             todo = [block for block in blocks if first <= block.node < last]
             if todo and trainer is not None:
                 level = trainer.level(depth, sp.csr_array((votes[:, first:last] > 0).astype(np.float32)))
-                block_file.append_all(trainer.train(depth, level, todo, affordable_threads(trainer, level)))
+                block_file.append_all(trainer.train(depth, level, todo, level_threads(trainer, level)))
             else:
                 for block in todo:
                     members = _labels_of(forest, block)

@@ -7,7 +7,7 @@ import scipy.sparse as sp
 
 from longtail.kernels.types import Int64
 from longtail.learners.label_trees.chunk_weights import ChunkWeights
-from longtail.learners.label_trees.estimate import affordable_threads, check_room
+from longtail.learners.label_trees.estimate import check_level_room, level_threads
 from longtail.learners.label_trees.node_training import NodeTrainer, level_bytes, node_blocks
 from longtail.learners.label_trees.search import TreeSearch
 from longtail.runtime.block_file import BlockFile
@@ -26,12 +26,12 @@ def train_trees(trainer: NodeTrainer, block_file: BlockFile, n_hard_negatives: i
         todo = blocks[max(first, len(block_file)) : last]
         if not todo:
             continue
-        check_room(trainer, rows)
+        check_level_room(trainer, rows)
         candidates = None
         if n_hard_negatives:
             candidates = hard_negatives(trainer, block_file, block_starts, depth, n_hard_negatives, discount)
         level = trainer.level(depth, candidates)
-        block_file.append_all(trainer.train(depth, level, todo, affordable_threads(trainer, level, rows)))
+        block_file.append_all(trainer.train(depth, level, todo, level_threads(trainer, level, rows)))
     return ChunkWeights.assemble(
         block_file, np.arange(len(blocks)), block_starts, trainer.precision, int(trainer.X.shape[1])
     )

@@ -13,7 +13,7 @@ from longtail.kernels.lanes import LANES
 from longtail.kernels.types import Float32, Float64, Int32, Int64
 from longtail.learners.label_trees.block_lanes import SMALLEST, decoded, label_rows, with_lanes, without_labels
 from longtail.learners.label_trees.chunk_weights import ChunkWeights, EncodedBlock
-from longtail.learners.label_trees.estimate import affordable_threads
+from longtail.learners.label_trees.estimate import level_threads
 from longtail.learners.label_trees.forest import LabelForest
 from longtail.learners.label_trees.insertion import insert_labels
 from longtail.learners.label_trees.node_training import LevelProblem, NodeMembers, NodeTrainer, Scratch, joined_costs
@@ -231,7 +231,7 @@ class NodeUpdating:
             search = replace(self.search, weights=above)
             candidates = search.sent(trainer.X, trainer.scales, depth, self.n_hard_negatives)
         level = trainer.level(depth, candidates)
-        threads = affordable_threads(trainer, level)
+        threads = level_threads(trainer, level)
         has_rows = np.diff(level.row_starts) > 0
         together = list(trained_together([part for part in some if has_rows[part.node - level.first]]))
         solved = trainer.train_members(depth, level, [whole for whole, _ in together], threads)
