@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from numbers import Integral, Real
 from typing import Any, ClassVar, Protocol
 
@@ -150,20 +151,38 @@ class Integers:
     --------
     >>> Integers().accepts([2, 4]), Integers().accepts([]), Integers().accepts(3)
     (True, False, False)
+    >>> Integers(increasing=True).accepts([1, 6]), Integers(increasing=True).accepts([6, 6])
+    (True, False)
     """
 
     may_be_empty: bool = False
+    increasing: bool = False
     requirement: str = "a sequence of positive integers, such as [512]"
 
     def accepts(self, value: Any) -> bool:
         """Return whether a value is valid."""
-        try:
-            items = [] if isinstance(value, str) else list(value)
-        except TypeError:
+        items = as_list(value)
+        if items is None or not (items or self.may_be_empty) or not all(map(Integer(1).accepts, items)):
             return False
-        return (bool(items) or (self.may_be_empty and not isinstance(value, str))) and all(
-            map(Integer(1).accepts, items)
-        )
+        return not self.increasing or all(first < second for first, second in pairwise(items))
+
+
+@dataclass(frozen=True)
+class IntegerRange:
+    """Two positive integers, the first at most the second.
+
+    Examples
+    --------
+    >>> IntegerRange().accepts((1, 2)), IntegerRange().accepts([2, 1]), IntegerRange().accepts("1 2")
+    (True, False, False)
+    """
+
+    requirement: str = "two positive integers, the first at most the second, such as [1, 2]"
+
+    def accepts(self, value: Any) -> bool:
+        """Return whether a value is valid."""
+        sizes = value if isinstance(value, list | tuple) else ()
+        return len(sizes) == 2 and all(map(Integer(1).accepts, sizes)) and bool(sizes[0] <= sizes[1])
 
 
 SEED = Integer(0, 2**32 - 1)
@@ -200,6 +219,31 @@ def check(name: str, value: Any, constraint: Constraint) -> None:
         raise ParameterError(name, value, f"must be {constraint.requirement}")
 
 
+def as_list(value: Any) -> list[Any] | None:
+    """Return the items of a sequence; None for a text, an iterator, which could be read once only, and other values.
+
+    Examples
+    --------
+    >>> as_list((1, 2)), as_list("ab"), as_list(iter([1])), as_list(5)
+    ([1, 2], None, None, None)
+    """
+    if isinstance(value, str | bytes | Iterator):
+        return None
+    try:
+        return list(value)
+    except TypeError:
+        return None
+
+
 def is_number(value: object) -> bool:
-    """Return whether a value is a finite real number; True and False are not."""
-    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+    """Return whether a value is a finite real number that a float can hold; True and False are not.
+
+    Examples
+    --------
+    >>> is_number(0.5), is_number(True), is_number(float("inf")), is_number(10**400)
+    (True, False, False, False)
+    """
+    try:
+        return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+    except OverflowError:
+        return False
