@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from math import log
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator
 
+from longtail.data.jain_curve import jain_odds
 from longtail.errors import InputError, ParameterError
-from longtail.validation import Integer, Number, check
+from longtail.validation import Constraint, Integer, Number, Validated, check
 
 
-class Propensity(BaseEstimator, ABC):
+class Propensity(Validated, BaseEstimator, ABC):
     """A model of p_l = P(label l was recorded | label l is true), one number per label.
 
     This is equation 1 of Qaraei et al. 2021; equation 2, that no false label is recorded, is assumed. Subclasses
@@ -67,6 +68,8 @@ class JainPropensity(Propensity):
     Applications. KDD 2016, section 5.
     """
 
+    _constraints: ClassVar[Mapping[str, Constraint]] = {"a": Number(low=0), "b": Number(above=0)}
+
     def __init__(self, *, a: float = 0.55, b: float = 1.5) -> None:
         self.a = a
         self.b = b
@@ -75,15 +78,10 @@ class JainPropensity(Propensity):
         """Return 1 / p of each label, 1 + C (n + B)^-A; see `Propensity.inverse`."""
         counts = check_counts(label_counts, n_rows)
         self._check_parameters()
-        with np.errstate(over="ignore"):
-            odds = max(log(n_rows) - 1.0, 0.0) * ((self.b + 1.0) / (counts + self.b)) ** self.a
+        odds = jain_odds(counts, self.a, self.b, n_rows)
         if not np.isfinite(odds).all():
             raise ParameterError("a", self.a, f"is too large with b = {self.b}: some propensities vanish")
         return 1.0 + odds
-
-    def _check_parameters(self) -> None:
-        check("a", self.a, Number(low=0))
-        check("b", self.b, Number(above=0))
 
 
 class GivenPropensity(Propensity):
