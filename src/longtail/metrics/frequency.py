@@ -10,13 +10,16 @@ from typing import Any, Literal, overload
 import numpy as np
 import numpy.typing as npt
 
-from longtail.errors import InputError, ParameterError
+from longtail.errors import InputError
 from longtail.kernels.types import Int64
 from longtail.metrics.scores import text_table
+from longtail.validation import Integers, Optional, check
 
-Bins = Literal["head-torso-tail", "deciles"] | Sequence[int]
+Binning = Literal["head-torso-tail", "deciles"] | Sequence[int]
 
 HEAD_SHARE, TORSO_SHARE = 0.5, 0.9
+_EDGES = Integers(increasing=True, requirement="increasing training counts of at least 1, such as [1, 6]")
+_BINNING = Optional(Optional(_EDGES, "deciles"), "head-torso-tail")
 
 
 @dataclass(frozen=True)
@@ -89,7 +92,7 @@ def shown_counts(item: FrequencyBin | Any) -> str:
     return "" if not item.n_labels else str(low) if low == high else f"{low}-{high}"
 
 
-def frequency_bins(label_counts: npt.ArrayLike, bins: Bins = "head-torso-tail") -> tuple[Int64, list[str]]:
+def frequency_bins(label_counts: npt.ArrayLike, bins: Binning = "head-torso-tail") -> tuple[Int64, list[str]]:
     """Assign every label to a bin by its training count.
 
     Parameters
@@ -121,19 +124,16 @@ def frequency_bins(label_counts: npt.ArrayLike, bins: Bins = "head-torso-tail") 
     counts = np.asarray(label_counts)
     if counts.ndim != 1 or counts.dtype.kind not in "iu" or (counts.size and counts.min() < 0):
         raise InputError("label_counts must be one integer, the number of training rows, for each label.")
+    check("bins", bins, _BINNING)
     counts = counts.astype(np.int64)
     if isinstance(bins, str):
         if bins == "head-torso-tail":
             return _by_share(counts), ["head", "torso", "tail"]
-        if bins == "deciles":
-            order = np.argsort(-counts, kind="stable")
-            position = np.empty_like(order)
-            position[order] = np.arange(len(order))
-            return position * 10 // max(len(order), 1), [f"decile {number}" for number in range(1, 11)]
-        raise ParameterError("bins", bins, 'must be "head-torso-tail", "deciles" or increasing training counts')
-    edges = np.asarray(bins)
-    if edges.ndim != 1 or not edges.size or edges.dtype.kind not in "iu" or edges[0] < 1 or (np.diff(edges) < 1).any():
-        raise ParameterError("bins", bins, "must hold increasing training counts, the first at least 1")
+        order = np.argsort(-counts, kind="stable")
+        position = np.empty_like(order)
+        position[order] = np.arange(len(order))
+        return position * 10 // max(len(order), 1), [f"decile {number}" for number in range(1, 11)]
+    edges = np.asarray(list(bins))
     lowest = [0, *edges.tolist()]
     names = [f"{low}-{high - 1}" if high - 1 > low else f"{low}" for low, high in pairwise(lowest)]
     return len(edges) - np.digitize(counts, edges), [f"{lowest[-1]} or more", *reversed(names)]
