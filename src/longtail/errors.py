@@ -13,7 +13,16 @@ _MOST_SHOWN = 300  # characters of a value
 
 
 class LongtailError(Exception):
-    """Base class of all errors that longtail raises; Ctrl-C is not one of them, see `Interrupted`."""
+    """Base class of all errors that longtail raises; Ctrl-C is not one of them, see `Interrupted`.
+
+    Examples
+    --------
+    >>> try:
+    ...     raise InputError("the file is empty.", path="train.txt")
+    ... except LongtailError as error:
+    ...     print(error)
+    train.txt: the file is empty.
+    """
 
 
 class InputError(LongtailError, ValueError):
@@ -43,7 +52,13 @@ class InputError(LongtailError, ValueError):
 
 
 class NotNumbersError(InputError, TypeError):
-    """A matrix of Python objects that are not all numbers."""
+    """A matrix of Python objects that are not all numbers.
+
+    Examples
+    --------
+    >>> issubclass(NotNumbersError, InputError), issubclass(NotNumbersError, TypeError)
+    (True, True)
+    """
 
 
 class ParameterError(LongtailError, ValueError):
@@ -107,7 +122,13 @@ class DiskError(LongtailError):
 
 
 class ModelError(LongtailError):
-    """A model directory that can't be loaded: incomplete, changed, or from a newer longtail."""
+    """A model directory that can't be loaded: incomplete, changed, or from a newer longtail.
+
+    Examples
+    --------
+    >>> str(ModelError("model/model.json is missing: copy the model again, all of its files."))
+    'model/model.json is missing: copy the model again, all of its files.'
+    """
 
 
 class Interrupted(KeyboardInterrupt):

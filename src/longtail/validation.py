@@ -88,7 +88,13 @@ class Number:
 
 @dataclass(frozen=True)
 class Boolean:
-    """True or False."""
+    """True or False.
+
+    Examples
+    --------
+    >>> Boolean().accepts(False), Boolean().accepts(0)
+    (True, False)
+    """
 
     requirement: str = "True or False"
 
@@ -194,7 +200,19 @@ LEVEL = Number(above=0, below=1)
 
 
 class Validated:
-    """A class whose parameters are checked against the tables `_constraints` of the class and its base classes."""
+    """A class whose parameters are checked against the tables `_constraints` of the class and its base classes.
+
+    Examples
+    --------
+    >>> class Tree(Validated):
+    ...     _constraints = {"depth": Integer(1)}
+    ...
+    ...     def __init__(self, depth=1):
+    ...         self.depth = depth
+    >>> Tree(depth=0)._check_parameters()
+    Traceback (most recent call last):
+    longtail.errors.ParameterError: depth must be an integer from 1 to 2147483647, got 0.
+    """
 
     _constraints: ClassVar[Mapping[str, Constraint]] = {}
 

@@ -192,8 +192,8 @@ class LabelIndex:
         --------
         >>> Y = sp.csr_array([[1, 0, 1], [1, 0, 0]], dtype=np.float32)
         >>> LabelIndex(["ship", "tree"]).align(Y, ["tree", "sea", "leaf"]).toarray()
-        array([[0., 1., 1.],
-               [0., 1., 0.]], dtype=float32)
+        array([[0., 1., 0., 1.],
+               [0., 1., 0., 0.]], dtype=float32)
         """
         n_labels = Y.shape[1]
         if names is None or not self._matches_by_name(names):

@@ -41,6 +41,12 @@ class DatasetInfo:
         Whether it comes with the package.
     variants : tuple of Variant
         Other versions of the same name.
+
+    Examples
+    --------
+    >>> info = describe("Bibtex")
+    >>> info.rows("all"), info.propensity, info.bundled
+    (7395, (0.55, 1.5), False)
     """
 
     name: str

@@ -55,8 +55,9 @@ class TextEmbedding(TextInput, Validated, BaseEstimator):
     Examples
     --------
     >>> embedding = TextEmbedding(max_length=64)
-    >>> vectors = embedding.fit_transform(["a red ship", "a blue ship"])  # doctest: +SKIP
-    >>> vectors.shape  # doctest: +SKIP
+    >>> embedding
+    TextEmbedding(max_length=64)
+    >>> embedding.fit_transform(["a red ship", "a blue ship"]).shape  # doctest: +SKIP
     (2, 384)
     """
 

@@ -13,7 +13,7 @@ from longtail.errors import InputError, ParameterError
 from longtail.kernels.types import Flags, Float64, Int32, Int64
 from longtail.metrics.frequency import Binning, FrequencyBin, FrequencyTable, count_range, frequency_bins
 from longtail.metrics.kernels import add_up, count_labels
-from longtail.metrics.labels import LabelScores, coverage, macro_f1, percent
+from longtail.metrics.labels import LabelScores, coverage, macro_f1, percentage
 from longtail.metrics.ranking import (
     RERANKED_PLACES,
     exactly,
@@ -339,12 +339,12 @@ class Evaluator:
         true = self._true[inside]
         hits = np.cumsum(self._hits[inside], axis=1)
         totals = hits.sum(axis=0)
-        columns: dict[str, Float64] = {"P": percent(totals, self._ks * self.n_rows)}
+        columns: dict[str, Float64] = {"P": percentage(totals, self._ks * self.n_rows)}
         if self.inverse_propensity is not None:
             gains = self.inverse_propensity[inside] @ np.cumsum(self._gain_hits[inside], axis=1)
-            columns["PSP"] = np.nan_to_num(percent(gains, self._best_gains()))
-        columns["recall"] = percent(totals, true.sum())
-        columns["C"] = percent((hits > 0).sum(axis=0), (true > 0).sum())
+            columns["PSP"] = np.nan_to_num(percentage(gains, self._best_gains()))
+        columns["recall"] = percentage(totals, true.sum())
+        columns["C"] = percentage((hits > 0).sum(axis=0), (true > 0).sum())
         return {
             f"{name}@{k}": float(v) for name, values in columns.items() for k, v in zip(self.ks, values, strict=True)
         }

@@ -40,6 +40,12 @@ class FrequencyBin:
         In percent at each k: ``P@k`` and ``PSP@k`` are the bin's contribution, so that they add up to the metric over
         the bins; ``recall@k`` is the share of the bin's true labels that are ranked among the first k, over all rows
         together; ``C@k`` is coverage among the bin's labels. The last two are NaN where no row has a label of the bin.
+
+    Examples
+    --------
+    >>> tail = FrequencyBin("tail", n_labels=80, counts=(0, 3), n_true=12, scores={"recall@5": 25.0})
+    >>> shown_counts(tail)
+    '0-3'
     """
 
     name: str
@@ -50,7 +56,17 @@ class FrequencyBin:
 
 
 class FrequencyTable(Sequence[FrequencyBin]):
-    """Frequency bins, the most frequent labels first; printing shows a table."""
+    """Frequency bins, the most frequent labels first; printing shows a table.
+
+    Examples
+    --------
+    >>> FrequencyTable([FrequencyBin("head", 2, (9, 30), 7, {"recall@1": 50.0}),
+    ...                 FrequencyBin("tail", 80, (0, 3), 12, {"recall@1": 25.0})])
+    Scores by label frequency, in percent
+          labels  training rows  true  recall@1
+    head       2           9-30     7     50.00
+    tail      80            0-3    12     25.00
+    """
 
     def __init__(self, bins: Sequence[FrequencyBin]) -> None:
         self._bins = tuple(bins)

@@ -20,6 +20,14 @@ class Propensity(Validated, BaseEstimator, ABC):
 
     This is equation 1 of Qaraei et al. 2021; equation 2, that no false label is recorded, is assumed. Subclasses
     implement `inverse`.
+
+    Examples
+    --------
+    >>> class Constant(Propensity):
+    ...     def inverse(self, label_counts, n_rows):
+    ...         return 2.0 + 0.0 * check_counts(label_counts, n_rows)
+    >>> Constant().propensities([1, 9], 10)
+    array([0.5, 0.5])
     """
 
     @abstractmethod
@@ -107,21 +115,33 @@ class GivenPropensity(Propensity):
 
     def inverse(self, label_counts: npt.ArrayLike, n_rows: int) -> npt.NDArray[np.float64]:
         """Return 1 / p of each label; further labels must have counts of 0. See `Propensity.inverse`."""
-        counts = check_counts(label_counts, n_rows)
-        values = np.asarray(self.values)
+        counts, given = check_counts(label_counts, n_rows), self._inverse_values()
+        n_new = len(counts) - len(given)
+        if n_new < 0 or counts[len(given) :].any() or (n_new and not len(given)):
+            raise ParameterError("len(values)", len(given), f"must equal the number of labels ({len(counts)})")
+        return np.append(given, np.full(n_new, given.max())) if n_new else given
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        self._inverse_values()
+
+    def _inverse_values(self) -> npt.NDArray[np.float64]:
+        """Return 1 / p of the given values, checked."""
+        flat = "must be a flat array with one propensity per label"
+        try:
+            values = np.asarray(self.values)
+        except ValueError:  # lists of different lengths
+            raise ParameterError("values", self.values, flat) from None
         if values.ndim != 1 or (values.size and values.dtype.kind not in "biuf"):
-            raise ParameterError("values", self.values, "must be a flat array with one propensity per label")
+            raise ParameterError("values", self.values, flat)
         values = values.astype(np.float64)
-        n_new = len(counts) - len(values)
-        if n_new < 0 or counts[len(values) :].any() or (n_new and not len(values)):
-            raise ParameterError("len(values)", len(values), f"must equal the number of labels ({len(counts)})")
         with np.errstate(divide="ignore", over="ignore"):
             inverse = 1.0 / values
         wrong = ~((values <= 1.0) & (inverse >= 1.0) & np.isfinite(inverse))
         if wrong.any():
             label = int(wrong.argmax())
             raise ParameterError(f"values[{label}]", float(values[label]), "must be above 0 and at most 1")
-        return np.append(inverse, np.full(n_new, inverse.max())) if n_new else inverse
+        return inverse
 
 
 def check_counts(label_counts: npt.ArrayLike, n_rows: Any) -> npt.NDArray[np.float64]:
