@@ -101,7 +101,17 @@ def test_labels_are_needed():
         Dataset([[1]], None)
 
 
-@pytest.mark.parametrize("rejected", [["ab"], [[1]]])
-def test_rejected_labels_are_names(rejected):
-    with pytest.raises(InputError, match="rejected must hold a sequence of names for each row"):
+@pytest.mark.parametrize(
+    ("rejected", "told"),
+    [
+        (["ab"], "rejected must hold a sequence of names for each row, got 'ab'"),
+        ([[1]], "rejected must hold a sequence of names for each row, got"),
+        ([5], "rejected must hold a sequence of names for each row, got 5"),
+        (5, "rejected is no sequence, but there are 1 rows"),
+        ([[], []], "rejected has 2 entries, but there are 1 rows"),
+    ],
+)
+def test_rejected_labels_are_names(rejected, told):
+    with pytest.raises(InputError, match=told):
         Dataset([[1]], [[1]], rejected=rejected)
+    assert Dataset([[1], [2]], [[1], [1]], rejected=[(), ("a",)]).rejected == [[], ["a"]]

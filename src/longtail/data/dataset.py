@@ -13,6 +13,7 @@ import scipy.sparse as sp
 from longtail.data.label_index import LabelIndex
 from longtail.data.sparse import as_indicator, as_rows, chosen_rows
 from longtail.errors import InputError, ParameterError
+from longtail.validation import as_list
 
 _ROWS = "must be a sequence of row ids or a mask"
 
@@ -85,9 +86,7 @@ class Dataset:
         self.label_names = _checked(label_names, "label_names", self.n_labels, "labels")
         self.label_texts = _checked(label_texts, "label_texts", self.n_labels, "labels")
         self.row_ids = _checked(row_ids, "row_ids", self.n_rows, "rows")
-        self.rejected = None if rejected is None else [_names(names) for names in rejected]
-        if self.rejected is not None and len(self.rejected) != self.n_rows:
-            raise InputError(f"rejected has {len(self.rejected)} entries, but there are {self.n_rows} rows.")
+        self.rejected = _rejected(rejected, self.n_rows)
         if self.X is None and self.texts is None:
             raise InputError("A data set needs features (X) or texts: give one of them.")
 
@@ -171,7 +170,15 @@ def _checked(values: Sequence[str] | None, name: str, size: int, what: str) -> l
     return [str(value) for value in result]
 
 
-def _names(names: Sequence[str]) -> list[str]:
-    if isinstance(names, str) or not all(isinstance(name, str) for name in names):
-        raise InputError(f"rejected must hold a sequence of names for each row, got {names!r}.")
-    return list(names)
+def _rejected(rejected: Sequence[Sequence[str]] | None, n_rows: int) -> list[list[str]] | None:
+    if rejected is None:
+        return None
+    rows = as_list(rejected)
+    if rows is None or len(rows) != n_rows:
+        held = "is no sequence" if rows is None else f"has {len(rows)} entries"
+        raise InputError(f"rejected {held}, but there are {n_rows} rows: give a sequence of names for each.")
+    for names in rows:
+        listed = as_list(names)
+        if listed is None or not all(isinstance(name, str) for name in listed):
+            raise InputError(f"rejected must hold a sequence of names for each row, got {names!r}.")
+    return [list(names) for names in rows]
