@@ -1,7 +1,7 @@
 import pytest
 
 from longtail import Interrupted
-from longtail.errors import LongtailError
+from longtail.errors import LongtailError, ParameterError, did_you_mean
 
 
 def test_ctrl_c_is_never_taken_for_an_error():
@@ -16,3 +16,18 @@ def test_ctrl_c_is_never_taken_for_an_error():
 
     with pytest.raises(KeyboardInterrupt, match="Stopped while counting"):
         careless()
+
+
+def test_values_that_python_does_not_print():
+    assert str(ParameterError("C", 10**5000, "must be a number")) == (
+        "C must be a number, got an integer of thousands of digits."
+    )
+
+
+def test_similar_names_are_suggested():
+    assert did_you_mean("tre", ["ship", "tree"]) == " (did you mean tree?)"
+    assert did_you_mean("Amazon-67K", ["Amazon-670K", "Amazon-3M"], key=str.lower, most=2).startswith(
+        " (did you mean A"
+    )
+    for name in ("zzz", "", None, 5):
+        assert did_you_mean(name, ["ship", "tree"]) == ""

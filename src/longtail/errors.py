@@ -4,12 +4,25 @@ from __future__ import annotations
 
 from errno import EDQUOT, EFBIG, ENOSPC
 from os import PathLike, fspath
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
 
 _MOST_SHOWN = 300  # characters of a value
 
 
 class LongtailError(Exception):
-    """Base class of all errors that longtail raises; Ctrl-C is not one of them, see `Interrupted`."""
+    """Base class of all errors that longtail raises; Ctrl-C is not one of them, see `Interrupted`.
+
+    Examples
+    --------
+    >>> try:
+    ...     raise InputError("the file is empty.", path="train.txt")
+    ... except LongtailError as error:
+    ...     print(error)
+    train.txt: the file is empty.
+    """
 
 
 class InputError(LongtailError, ValueError):
@@ -26,8 +39,8 @@ class InputError(LongtailError, ValueError):
 
     Examples
     --------
-    >>> str(InputError("feature 7 stands twice.", path="train.txt", line=3))
-    'train.txt:3: feature 7 stands twice.'
+    >>> str(InputError("feature 7 appears twice.", path="train.txt", line=3))
+    'train.txt:3: feature 7 appears twice.'
     """
 
     def __init__(self, reason: str, *, path: str | PathLike[str] | None = None, line: int | None = None) -> None:
@@ -39,7 +52,13 @@ class InputError(LongtailError, ValueError):
 
 
 class NotNumbersError(InputError, TypeError):
-    """A matrix of Python objects that are not all numbers."""
+    """A matrix of Python objects that are not all numbers.
+
+    Examples
+    --------
+    >>> issubclass(NotNumbersError, InputError), issubclass(NotNumbersError, TypeError)
+    (True, True)
+    """
 
 
 class ParameterError(LongtailError, ValueError):
@@ -54,7 +73,10 @@ class ParameterError(LongtailError, ValueError):
     def __init__(self, name: str, value: object, requirement: str) -> None:
         self.name = name
         self.value = value
-        shown = repr(value)
+        try:
+            shown = repr(value)
+        except ValueError:  # an integer with more digits than Python prints
+            shown = "an integer of thousands of digits"
         super().__init__(
             f"{name} {requirement}, got {shown if len(shown) <= _MOST_SHOWN else shown[:_MOST_SHOWN] + '...'}."
         )
@@ -100,7 +122,13 @@ class DiskError(LongtailError):
 
 
 class ModelError(LongtailError):
-    """A model directory that can't be loaded: incomplete, changed, or from a newer longtail."""
+    """A model directory that can't be loaded: incomplete, changed, or from a newer longtail.
+
+    Examples
+    --------
+    >>> str(ModelError("model/model.json is missing: copy the model again, all of its files."))
+    'model/model.json is missing: copy the model again, all of its files.'
+    """
 
 
 class Interrupted(KeyboardInterrupt):
@@ -113,3 +141,32 @@ class Interrupted(KeyboardInterrupt):
     >>> issubclass(Interrupted, Exception)
     False
     """
+
+
+def did_you_mean(name: object, known: Iterable[str], *, key: Callable[[str], str] = str, most: int = 1) -> str:
+    """Return the known names most like a wrong one, for the end of a clause in a message; "" if none is like it.
+
+    Parameters
+    ----------
+    name : object
+        The wrong name.
+    known : iterable of str
+    key : callable
+        Applied to names before they are compared, such as ``str.casefold``.
+    most : int
+        Number of names to give.
+
+    Examples
+    --------
+    >>> f"there is no recipe 'dismek'{did_you_mean('dismek', ['bonsai', 'dismec'])}"
+    "there is no recipe 'dismek' (did you mean dismec?)"
+    >>> did_you_mean("SHIP", ["ship", "shop"], key=str.casefold, most=2), did_you_mean("sea", ["tree"])
+    (' (did you mean ship or shop?)', '')
+    """
+    from difflib import get_close_matches
+
+    if not isinstance(name, str):
+        return ""
+    names = {key(one): one for one in known}
+    close = get_close_matches(key(name), names, n=most)
+    return f" (did you mean {' or '.join(names[one] for one in close)}?)" if close else ""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from numbers import Integral, Real
 from typing import Any, ClassVar, Protocol
 
@@ -87,7 +88,13 @@ class Number:
 
 @dataclass(frozen=True)
 class Boolean:
-    """True or False."""
+    """True or False.
+
+    Examples
+    --------
+    >>> Boolean().accepts(False), Boolean().accepts(0)
+    (True, False)
+    """
 
     requirement: str = "True or False"
 
@@ -150,20 +157,38 @@ class Integers:
     --------
     >>> Integers().accepts([2, 4]), Integers().accepts([]), Integers().accepts(3)
     (True, False, False)
+    >>> Integers(increasing=True).accepts([1, 6]), Integers(increasing=True).accepts([6, 6])
+    (True, False)
     """
 
     may_be_empty: bool = False
+    increasing: bool = False
     requirement: str = "a sequence of positive integers, such as [512]"
 
     def accepts(self, value: Any) -> bool:
         """Return whether a value is valid."""
-        try:
-            items = [] if isinstance(value, str) else list(value)
-        except TypeError:
+        items = as_list(value)
+        if items is None or not (items or self.may_be_empty) or not all(map(Integer(1).accepts, items)):
             return False
-        return (bool(items) or (self.may_be_empty and not isinstance(value, str))) and all(
-            map(Integer(1).accepts, items)
-        )
+        return not self.increasing or all(first < second for first, second in pairwise(items))
+
+
+@dataclass(frozen=True)
+class IntegerRange:
+    """Two positive integers, the first at most the second.
+
+    Examples
+    --------
+    >>> IntegerRange().accepts((1, 2)), IntegerRange().accepts([2, 1]), IntegerRange().accepts("1 2")
+    (True, False, False)
+    """
+
+    requirement: str = "two positive integers, the first at most the second, such as [1, 2]"
+
+    def accepts(self, value: Any) -> bool:
+        """Return whether a value is valid."""
+        sizes = value if isinstance(value, list | tuple) else ()
+        return len(sizes) == 2 and all(map(Integer(1).accepts, sizes)) and bool(sizes[0] <= sizes[1])
 
 
 SEED = Integer(0, 2**32 - 1)
@@ -175,7 +200,19 @@ LEVEL = Number(above=0, below=1)
 
 
 class Validated:
-    """A class whose parameters are checked against the tables `_constraints` of the class and its base classes."""
+    """A class whose parameters are checked against the tables `_constraints` of the class and its base classes.
+
+    Examples
+    --------
+    >>> class Tree(Validated):
+    ...     _constraints = {"depth": Integer(1)}
+    ...
+    ...     def __init__(self, depth=1):
+    ...         self.depth = depth
+    >>> Tree(depth=0)._check_parameters()
+    Traceback (most recent call last):
+    longtail.errors.ParameterError: depth must be an integer from 1 to 2147483647, got 0.
+    """
 
     _constraints: ClassVar[Mapping[str, Constraint]] = {}
 
@@ -200,6 +237,31 @@ def check(name: str, value: Any, constraint: Constraint) -> None:
         raise ParameterError(name, value, f"must be {constraint.requirement}")
 
 
+def as_list(value: Any) -> list[Any] | None:
+    """Return the items of a sequence; None for a text, an iterator, which could be read once only, and other values.
+
+    Examples
+    --------
+    >>> as_list((1, 2)), as_list("ab"), as_list(iter([1])), as_list(5)
+    ([1, 2], None, None, None)
+    """
+    if isinstance(value, str | bytes | Iterator):
+        return None
+    try:
+        return list(value)
+    except TypeError:
+        return None
+
+
 def is_number(value: object) -> bool:
-    """Return whether a value is a finite real number; True and False are not."""
-    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+    """Return whether a value is a finite real number that a float can hold; True and False are not.
+
+    Examples
+    --------
+    >>> is_number(0.5), is_number(True), is_number(float("inf")), is_number(10**400)
+    (True, False, False, False)
+    """
+    try:
+        return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+    except OverflowError:
+        return False

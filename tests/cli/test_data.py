@@ -53,7 +53,7 @@ def test_convert_texts(files, run):
         (["convert", "train.jsonl", "x.txt"], "x.txt"),
         (["convert", "train.txt", "no/x.txt"], "not a directory"),
         (["convert", "train.txt", "train.txt"], "another name"),
-        (["verify", "Bibtex", "train.txt"], "4880"),
+        (["verify", "Bibtex", "train.txt"], "4,880"),
         (["verify", "Bibtexx", "train.txt"], "did you mean Bibtex?"),
         (["verify", "Bibtex", "nowhere.txt"], "nowhere.txt"),
     ],

@@ -84,3 +84,34 @@ def test_replace_checks_again():
 def test_refused(changes, reason):
     with pytest.raises(InputError, match=reason):
         toy(**changes)
+
+
+def test_labels_have_names_or_ids():
+    assert Dataset([[1]], [[1, 0]], label_names=["a", "b"]).labels.all_shown() == ["a", "b"]
+    assert Dataset([[1]], [[1, 0]]).labels.all_shown() == ["0", "1"]
+
+
+def test_rows_of_different_lengths_are_not_ids():
+    with pytest.raises(ParameterError, match="rows must be a sequence of row ids or a mask"):
+        Dataset([[1], [2]], [[1], [1]]).take([[0], [0, 1]])
+
+
+def test_labels_are_needed():
+    with pytest.raises(InputError, match="A data set needs labels"):
+        Dataset([[1]], None)
+
+
+@pytest.mark.parametrize(
+    ("rejected", "told"),
+    [
+        (["ab"], "rejected must hold a sequence of names for each row, got 'ab'"),
+        ([[1]], "rejected must hold a sequence of names for each row, got"),
+        ([5], "rejected must hold a sequence of names for each row, got 5"),
+        (5, "rejected is no sequence, but there are 1 rows"),
+        ([[], []], "rejected has 2 entries, but there are 1 rows"),
+    ],
+)
+def test_rejected_labels_are_names(rejected, told):
+    with pytest.raises(InputError, match=told):
+        Dataset([[1]], [[1]], rejected=rejected)
+    assert Dataset([[1], [2]], [[1], [1]], rejected=[(), ("a",)]).rejected == [[], ["a"]]

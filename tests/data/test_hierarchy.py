@@ -471,3 +471,19 @@ def test_subjects_of_the_tate(tmp_path):
     assert len(pairs) == len(set(children)) > 10_000
     assert all(isinstance(child, int) for child in children)
     assert np.mean([isinstance(parent, str) for _, parent in pairs]) > 0.9
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "told"),
+    [
+        ("a.json", f"[[{'1' * 5000}, 1]]", "a.json: has an integer with too many digits"),
+        ("a.tsv", f"{'1' * 5000}\t7\n", "a.tsv: none of its 2 concepts"),
+        ("a.jsonl", '{"labels": "abc", "labels_all": ["abc"]}\n', "a.jsonl:1: must be a JSON object with lists"),
+        ("a.jsonl", '{"labels": [null], "labels_all": [null]}\n', "a.jsonl:1: must be a JSON object with lists"),
+    ],
+    ids=["digits in JSON", "digits in pairs", "a text for a list", "null for a name"],
+)
+def test_values_that_are_no_names(tmp_path, name, content, told):
+    (tmp_path / name).write_text(content)
+    with pytest.raises(InputError, match=told):
+        read_hierarchy(tmp_path / name).pairs(["0", "1"])

@@ -76,7 +76,8 @@ def test_new_labels_get_columns_after_the_known_ones(data, known):
             labels.align(Y, names)
     else:
         aligned = labels.align(Y, names)
-        assert aligned.shape == (Y.shape[0], len(set(known) | used))
+        assert aligned.shape == (Y.shape[0], len(set(known) | (set(names) if names != known else used)))
+        assert labels.extended(names).names == [*known, *(name for name in names if name not in known)]
         assert labels.names == known, "only extend=True changes the index"
     aligned = grown.align(Y, names, extend=True)
     assert set(grown.names) == set(known) | used
@@ -211,3 +212,28 @@ def test_an_index_without_names_that_grows_finds_its_new_labels():
     labels.align(sp.csr_array(np.eye(4, dtype=np.float32)), extend=True)
     assert labels.search("3", np.arange(4)).tolist() == [3]
     assert labels.ranks.tolist() == [0, 1, 2, 3]
+
+
+def test_labels_that_no_row_has_keep_their_columns():
+    """Metrics over all columns, such as the Hamming loss, count them."""
+    Y = matrix([{0}, {1}], 4)
+    aligned = LabelIndex(["a", "b"]).align(Y, ["b", "a", "c", "d"])
+    assert aligned.toarray().tolist() == [[0, 1, 0, 0], [1, 0, 0, 0]]
+    grown = LabelIndex(["a", "b"])
+    assert grown.align(Y, ["b", "a", "c", "d"], extend=True).shape == (2, 2)
+    assert grown.names == ["a", "b"]
+
+
+def test_labels_matched_by_id_are_not_extended():
+    for labels in (LabelIndex(n_labels=2), LabelIndex(["a", "a"])):
+        assert labels.extended(["b", "c"]) is labels
+        assert labels.extended(None) is labels
+
+
+def test_texts_of_any_length_are_looked_up_as_ids():
+    labels = LabelIndex(["ship", "tree", "leaf"])
+    assert labels.id_of("2", text_ids=True) == labels.id_of("002", text_ids=True) == 2
+    assert labels.id_of("0" * 5000, text_ids=True) == 0
+    for label in ("3", "1" * 5000):
+        with pytest.raises(ParameterError, match="an id below 3"):
+            labels.id_of(label, text_ids=True)

@@ -3,7 +3,7 @@ import pytest
 import scipy.sparse as sp
 
 from longtail.data.sparse import as_indicator, as_rows
-from longtail.errors import InputError
+from longtail.errors import InputError, NotNumbersError
 
 
 def parts(X):
@@ -51,9 +51,9 @@ def test_offsets_that_do_not_fit_are_refused():
 def test_negative_labels_are_refused():
     plus_minus = np.array([[1, -1, 1], [1, 1, 1], [-1, 1, -1]])
     for Y in (plus_minus, sp.csr_array(plus_minus, dtype=np.float32), sp.coo_array(plus_minus)):
-        with pytest.raises(InputError, match=r"Y has -1 in row 0: labels are 0 or 1"):
+        with pytest.raises(InputError, match=r"Y has -1 in row 0, but labels are 0 or 1"):
             as_indicator(Y)
-    with pytest.raises(InputError, match=r"truth has -0.5 in row 2: labels are 0 or 1"):
+    with pytest.raises(InputError, match=r"truth has -0.5 in row 2, but labels are 0 or 1"):
         as_indicator([[0, 0], [3, 0], [0, -0.5]], name="truth")
     assert as_indicator([[0, 7], [0.25, 0]]).toarray().tolist() == [[0, 1], [1, 0]]
     with pytest.raises(InputError, match=r"Y has a NaN or infinite value in row 1: labels are 0 or 1"):
@@ -66,3 +66,8 @@ def test_duplicates_are_summed_without_touching_the_input():
     )
     assert as_rows(X).toarray().tolist() == [[0, 0, 0, 3]]
     assert X.nnz == 2
+
+
+def test_integers_that_no_float_can_hold_are_refused():
+    with pytest.raises(NotNumbersError, match="X must hold numbers"):
+        as_rows(np.array([[10**400, 1]], object))

@@ -71,7 +71,7 @@ def test_members_one_after_another_and_padding(archive):
 
 def test_other_bytes_after_the_end(archive):
     archive.write_bytes(archive.read_bytes() + b"some other bytes that don't belong")
-    with pytest.raises(InputError, match="other bytes after its end"):
+    with pytest.raises(InputError, match="trailing bytes after its end"):
         read(archive)
 
 

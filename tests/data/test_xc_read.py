@@ -90,7 +90,7 @@ BAD = {
     "negative count": ("-1 4 4\n", 1, "first line must be"),
     "huge count": ("1 99999999999 4\n", 1, "at most 2147483647"),
     "utf-16": ("1 2 3\n".encode("utf-16"), 1, "first line must be"),
-    "too few rows": ("3 4 5\n0 1:1\n", 1, "the header has 3 rows, but the file 1"),
+    "too few rows": ("3 4 5\n0 1:1\n", 1, "the header has 3 rows, but the file has 1"),
     "too many rows": ("1 4 5\n0 1:1\n\n0 2:1\n", None, "the header has 1 rows, but more follow: '0'"),
     "trailing garbage": ("1 4 5\n0 1:1\nthe end\n", 3, "more follow: 'the'"),
     "label out of range": ("1 4 5\n0,5 1:1\n", 2, "label '5' is out of range: the header allows 0 to 4"),

@@ -348,3 +348,14 @@ def test_transform_before_fit() -> None:
         Tfidf().transform(["text"])
     with pytest.raises(NotFittedError, match="fit"):
         Tfidf().feature_names()
+
+
+def test_a_wrong_range_of_ngrams_is_explained() -> None:
+    told = r"ngram_range must be two positive integers, the first at most the second, such as \[1, 2\], got \(2, 1\)"
+    with pytest.raises(ParameterError, match=told):
+        Tfidf(ngram_range=(2, 1)).fit(["red fish"])
+
+
+def test_lists_are_ranges_of_ngrams_too() -> None:
+    texts = ["red fish", "red fish"]
+    assert Tfidf(ngram_range=[1, 2]).fit(texts).feature_names() == Tfidf(ngram_range=(1, 2)).fit(texts).feature_names()  # type: ignore[arg-type]

@@ -73,6 +73,15 @@ def test_arrays_with_words_beside_them(tmp_path):
         ("a.json", "{", "JSON"),
         ("a.json", '{"a": [1], "b": [1, 2]}', "'b'"),
         ("a.json", '{"a": "x"}', "numeric"),
+        ("a.json", '{"a": 5}', "numeric"),
+        ("a.json", "[" * 200_000 + "]" * 200_000, "nested too deeply"),
+        (
+            "a.json",
+            '{"dimensions": -1, "vectors": {"a": [1, 2]}}',
+            '-1 for "dimensions", which must be an integer',
+        ),
+        ("a.json", '{"dimensions": true, "vectors": {"a": [1, 2]}}', 'True for "dimensions"'),
+        ("a.npy", "PK\x03\x04", "not a numpy array"),
     ],
 )
 def test_wrong_files_are_refused(tmp_path, name, content, message):
@@ -81,9 +90,32 @@ def test_wrong_files_are_refused(tmp_path, name, content, message):
         convert_vectors(tmp_path / name, tmp_path / "out.npz")
 
 
+def test_an_archive_of_arrays_is_no_array(tmp_path):
+    np.savez(tmp_path / "a.npz", vectors=np.zeros((2, 3)))
+    (tmp_path / "a.npz").rename(tmp_path / "a.npy")
+    with pytest.raises(InputError, match="is not a numpy array"):
+        convert_vectors(tmp_path / "a.npy", tmp_path / "out.npz")
+
+
+def test_what_fails_leaves_the_old_file(tmp_path, monkeypatch):
+    words, _ = converted(tmp_path / "a.txt", "red 1 0\nblue 0 1\n")
+
+    def full(file, **arrays):
+        file.write(b"PK")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(np, "savez", full)
+    with pytest.raises(InputError, match=r"out\.npz: can't be written: No space left"):
+        convert_vectors(tmp_path / "a.txt", tmp_path / "out.npz")
+    assert read_words(tmp_path / "out.npz") == words
+    assert {path.name for path in tmp_path.iterdir()} == {"a.txt", "out.npz"}
+
+
 def test_files_that_are_not_there(tmp_path):
     with pytest.raises(InputError, match="is not a file"):
         convert_vectors(tmp_path / "nowhere.txt", tmp_path / "out.npz")
+    with pytest.raises(InputError, match="is not a file"):
+        convert_vectors(tmp_path / "nowhere.npy", tmp_path / "out.npz")
     with pytest.raises(InputError, match="is not a file"):
         read_words(tmp_path / "nowhere.npz")
     (tmp_path / "text.npz").write_text("no vectors")

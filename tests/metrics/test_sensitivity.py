@@ -104,5 +104,12 @@ def test_questions_outside_the_grid():
     found: Sensitivity = sensitivity({"m": [[0]]}, [[1, 0]], [3, 1], 10, ks=[1])
     with pytest.raises(ParameterError, match="k must be one of 1"):
         found.changes(5)
-    with pytest.raises(ParameterError, match="must be of the grid"):
+    with pytest.raises(ParameterError, match="must be a pair of the grid"):
         found.order(9, 1.5, 1)
+
+
+def test_cutoffs_may_come_from_an_iterator():
+    tops = {"one": [[0]], "other": [[1]]}
+    found = sensitivity(tops, [[1, 1]], [1, 2], 5, ks=(k for k in (1, 2)))
+    assert found.ks == (1, 2)
+    assert found.psp.shape[2:] == (2, 2)

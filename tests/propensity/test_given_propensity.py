@@ -65,3 +65,9 @@ def test_get_propensity():
 def test_the_base_class_is_abstract():
     with pytest.raises(TypeError):
         Propensity()
+
+
+@pytest.mark.parametrize("values", [5, "0.5", [[0.5]], [[0.5], [0.5, 1]], [0.5, 0], [0.5, 1.5], [float("nan")]])
+def test_wrong_values_are_refused_before_any_counts_are_known(values):
+    with pytest.raises(ParameterError, match="values"):
+        GivenPropensity(values=values)._check_parameters()

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from longtail.data import Hierarchy
 from longtail.errors import InputError, ParameterError
 from longtail.propensity import JainPropensity, estimate_from_hierarchy
 from longtail.propensity.hierarchy import upward
@@ -184,3 +187,24 @@ def test_wrong_parameters():
             estimate_from_hierarchy(np.eye(3), [(1, 0)], **options)
     with pytest.raises(InputError, match="among 1 rows"):
         estimate_from_hierarchy(np.ones((3, 2)), [(1, 0)], min_descendants=1, n_rows=1)
+
+
+def test_a_hierarchy_is_matched_with_the_names_or_ids_of_the_labels():
+    rows = [[1, 1, 0], [1, 0, 1], [1, 1, 1], [0, 0, 1]]
+    for names in (None, ["Italy", "Rome", "Venice"]):
+        concepts = ("0", "1", "2") if names is None else ("italy", "rome", "venice")
+        towns = Hierarchy(concepts, (None,) * 3, np.array([[1, 0], [2, 0]], np.int32))
+        points = estimate_from_hierarchy(rows, towns, min_descendants=2, label_names=names)
+        assert points.propensities.tolist() == [0.75]
+
+
+def test_pairs_may_come_from_an_iterator():
+    rows = [[1, 1, 0], [1, 0, 1], [1, 1, 1], [0, 0, 1]]
+    points = estimate_from_hierarchy(rows, ((child, 0) for child in (1, 2)), min_descendants=2)
+    assert points.propensities.tolist() == [0.75]
+
+
+@pytest.mark.parametrize("parents", ["towns.json", Path("towns.json"), None, 5, {0: 1}, [(1, 0), (1,)], [3, 4], ["ab"]])
+def test_what_is_no_hierarchy_is_refused(parents):
+    with pytest.raises(InputError, match="The hierarchy must be pairs"):
+        estimate_from_hierarchy([[1, 1]], parents)

@@ -78,3 +78,10 @@ def test_a_name_of_two_labels_is_refused_only_where_it_is_used(read):
     with pytest.raises(InputError, match="'bank' is the name of several labels: use label ids"):
         read("bank\tmoney\n", label_names=names)
     assert read("loan\tmoney\n", label_names=names)[0] == [[3, 2]]
+
+
+def test_numbers_of_any_length_are_compared_with_the_ids(tmp_path):
+    path = tmp_path / "pairs.tsv"
+    path.write_text(f"{'1' * 5000}\t1\n")
+    with pytest.raises(InputError, match=r"has 1{37}\.\.\., and labels have ids from 0 to 2"):
+        read_pairs(LabelIndex(n_labels=3), path)

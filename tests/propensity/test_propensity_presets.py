@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from longtail.errors import ParameterError
-from longtail.propensity import PRESETS, JainPropensity, preset
+from longtail.data import Dataset, registry, save
+from longtail.errors import InputError, ParameterError
+from longtail.propensity import PRESETS, JainPropensity, preset, published_propensity
 
 AMAZON, WIKIPEDIA, OTHER = (0.6, 2.6), (0.5, 0.4), (0.55, 1.5)
 
@@ -67,3 +68,39 @@ def test_or_the_default():
 def test_presets_cannot_be_changed():
     with pytest.raises(TypeError):
         PRESETS["Bibtex"] = (1.0, 1.0)  # type: ignore[index]
+
+
+def test_the_registry_has_the_same_constants():
+    assert {name: registry.describe(name).propensity for name in registry.names()}.items() <= PRESETS.items()
+
+
+@pytest.mark.parametrize(
+    ("source", "constants"),
+    [
+        ("LF-Amazon-131K", AMAZON),
+        ("amazon 670k:test", AMAZON),
+        ("Wikipedia-500K:train", WIKIPEDIA),
+        ("debian-tags:test", OTHER),
+        ("our-catalogue", OTHER),
+        ("/data/Amazon-670K", OTHER),
+        ("/Amazon-670K", OTHER),
+        ("Amazon-670K.txt", OTHER),
+    ],
+)
+def test_rows_by_source(source, constants):
+    model = published_propensity(source)
+    assert (model.a, model.b) == constants
+
+
+def test_a_file_is_not_the_data_set_it_is_named_after(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert repr(published_propensity("Amazon-670K")) == "JainPropensity(a=0.6, b=2.6)"
+    (tmp_path / "Amazon-670K").write_text("1 1 1\n0 0:1\n")
+    assert repr(published_propensity("Amazon-670K")) == "JainPropensity()"
+    save(Dataset([[1]], [[1]]), tmp_path / "Amazon-3M")
+    assert repr(published_propensity("Amazon-3M")) == "JainPropensity()"
+
+
+def test_a_split_that_no_data_set_has():
+    with pytest.raises(InputError, match="Amazon-670K has no split 'dev'"):
+        published_propensity("Amazon-670K:dev")

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays, scalar_dtypes
 from sklearn.base import BaseEstimator
 
+from longtail.data import Hierarchy
 from longtail.errors import ModelError
-from longtail.learners import NeuralClassifier, OneVsRest, Popularity
+from longtail.learners import LabelTree, NeuralClassifier, OneVsRest, Popularity
 from longtail.propensity import JainPropensity
 from longtail.rerank import TailDial
 from longtail.store.encoding import decode, encode, stored_attributes
@@ -207,3 +208,11 @@ def test_what_a_model_cannot_hold_is_refused(tmp_path, value, message):
 def test_what_is_unknown_is_refused(tmp_path, encoded, message):
     with pytest.raises(ModelError, match=message):
         decode(encoded, FileReader(tmp_path, {}))
+
+
+def test_hierarchies_come_back(tmp_path):
+    towns = Hierarchy(("Italy", "0"), ("Italia", None), np.array([[1, 0]], np.int32), path="towns.json")
+    tree = round_trip(LabelTree(tree=towns), tmp_path).tree
+    assert isinstance(tree, Hierarchy)
+    assert (tree.names, tree.titles, tree.notations, tree.path) == (towns.names, towns.titles, (), towns.path)
+    np.testing.assert_array_equal(tree.parents, towns.parents)

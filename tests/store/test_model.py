@@ -101,6 +101,12 @@ class TestUse:
         with pytest.raises(ParameterError, match=r"exclude.*nothing"):
             model.predict_topk([[0, 1]], exclude=["nothing"])
 
+    def test_restrictions_may_come_from_iterators(self, model):
+        assert model.predict_topk([[0, 1]], 3, only=iter(["rare", "some"])).labels.tolist() == [[2, 0, -1]]
+        assert model.predict_topk([[0, 1]], 3, only=iter([0, 2])).labels.tolist() == [[2, 0, -1]]
+        assert model.predict_topk([[0, 1]], 3, exclude=iter(["most"])).labels.tolist() == [[2, 0, -1]]
+        assert [why.name for why in model.explain([[0, 1]], iter(["rare", "most"]))] == ["rare", "most"]
+
     def test_rows_in_chunks_are_rows_at_once(self, model):
         rows = sp.random_array((9000, 2), density=0.5, rng=np.random.default_rng(0), format="csr")
         parts = list(model.iter_topk(rows, 2))
@@ -133,6 +139,13 @@ class TestEvaluate:
         by_id = model.evaluate(Dataset(np.ones((2, 2)), [[0, 1, 1, 0], [1, 0, 0, 0]], label_names=NAMES))
         by_name = model.evaluate(Dataset(np.ones((2, 2)), [[1, 0, 1], [0, 1, 0]], label_names=["most", "rare", "some"]))
         assert dict(by_id) == dict(by_name)
+
+    def test_labels_that_no_row_has_are_columns_too(self, model):
+        names = ["most", "rare", "more", "never", "some", "new"]
+        Y, counts, inverse = model.truth(Dataset([[0, 1]], [[1, 0, 0, 0, 0, 0]], label_names=names))
+        assert Y.shape == (1, len(counts)) == (1, len(inverse))
+        assert Y.shape[1] == len({*model.label_names, *names})
+        assert Y.indices.tolist() == [model.labels.id_of("most")]
 
     def test_labels_it_never_saw_count_as_missed(self, model):
         known = Dataset(np.ones((1, 2)), [[1, 0]], label_names=["most", "some"])
@@ -327,6 +340,16 @@ class TestDamage:
         (tmp_path / "file").write_text("")
         with pytest.raises(ModelError, match="not a model directory"):
             longtail.load(tmp_path / name)
+
+    @pytest.mark.parametrize("depth", [700, 200_000])
+    def test_deeply_nested_manifests(self, saved, depth, monkeypatch):
+        monkeypatch.setattr("longtail.store.manifest._checksum", lambda manifest: None)
+        content = (saved / "model.json").read_text()
+        nested = content.replace('"popularity"', "[" * depth + "]" * depth)
+        assert nested != content
+        (saved / "model.json").write_text(nested.replace('"checksum"', '"other"'))
+        with pytest.raises(ModelError, match=r"model\.json is"):
+            longtail.load(saved)
 
     def test_newer_format(self, saved):
         edit(saved, lambda manifest: manifest.update(format_version=FORMAT_VERSION + 1))

@@ -142,8 +142,7 @@ def _shared_ids(
     Y, _, inverse = a.truth(dataset)
     if a.label_names == b.label_names or not (a.labels.is_unique and b.labels.is_unique):
         return np.append(np.arange(b.n_labels, dtype=np.int32), np.int32(-1)), Y, inverse
-    shared = LabelIndex(a.label_names)
-    shared.align(dataset.Y, dataset.label_names, extend=True)
+    shared = LabelIndex(a.labels.extended(dataset.label_names).names)
     new_ids = np.append(shared.extend(b.label_names or ()), np.int32(-1))
     only_b = np.ones(len(shared) - Y.shape[1])  # weights without effect: no row has these labels
     return new_ids, with_columns(Y, len(shared)), np.append(inverse, only_b)

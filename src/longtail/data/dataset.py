@@ -10,8 +10,12 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from longtail.data.label_index import LabelIndex
 from longtail.data.sparse import as_indicator, as_rows, chosen_rows
 from longtail.errors import InputError, ParameterError
+from longtail.validation import as_list
+
+_ROWS = "must be a sequence of row ids or a mask"
 
 
 @dataclass(init=False, repr=False, eq=False)
@@ -69,6 +73,8 @@ class Dataset:
         row_ids: Sequence[str] | None = None,
         rejected: Sequence[Sequence[str]] | None = None,
     ) -> None:
+        if Y is None:
+            raise InputError("A data set needs labels (Y): give a matrix without labels where none are known.")
         self.Y = as_indicator(Y)
         self.X = None if X is None else as_rows(X)
         self.name = name
@@ -80,9 +86,7 @@ class Dataset:
         self.label_names = _checked(label_names, "label_names", self.n_labels, "labels")
         self.label_texts = _checked(label_texts, "label_texts", self.n_labels, "labels")
         self.row_ids = _checked(row_ids, "row_ids", self.n_rows, "rows")
-        self.rejected = None if rejected is None else [list(names) for names in rejected]
-        if self.rejected is not None and len(self.rejected) != self.n_rows:
-            raise InputError(f"rejected has {len(self.rejected)} entries, but there are {self.n_rows} rows.")
+        self.rejected = _rejected(rejected, self.n_rows)
         if self.X is None and self.texts is None:
             raise InputError("A data set needs features (X) or texts: give one of them.")
 
@@ -102,20 +106,28 @@ class Dataset:
         return None if self.X is None else int(self.X.shape[1])
 
     @property
+    def labels(self) -> LabelIndex:
+        """Names and ids of the labels."""
+        return LabelIndex(self.label_names, self.n_labels)
+
+    @property
     def label_counts(self) -> npt.NDArray[np.int64]:
         """Number of rows that have each label."""
         return np.bincount(self.Y.indices, minlength=self.n_labels).astype(np.int64)
 
     def take(self, rows: Any) -> Dataset:
         """Return some rows, given by ids in any order or by a boolean mask; label ids and names stay the same."""
-        ids = np.asarray(rows)
+        try:
+            ids = np.asarray(rows)
+        except ValueError:  # of different lengths
+            raise ParameterError("rows", rows, _ROWS) from None
         if ids.dtype == bool:
             if ids.shape != (self.n_rows,):
                 raise ParameterError("rows", ids.shape, f"must be a mask with one value for each of {self.n_rows} rows")
             ids = np.flatnonzero(ids)
         ids = ids.astype(np.int64) if ids.size == 0 else ids
         if ids.ndim != 1 or ids.dtype.kind not in "iu":
-            raise ParameterError("rows", rows, "must be a sequence of row ids or a mask")
+            raise ParameterError("rows", rows, _ROWS)
         if ids.size and (ids.min() < 0 or ids.max() >= self.n_rows):
             outside = int(ids.min() if ids.min() < 0 else ids.max())
             raise ParameterError("rows", outside, f"must hold row ids from 0 to {self.n_rows - 1}")
@@ -156,3 +168,17 @@ def _checked(values: Sequence[str] | None, name: str, size: int, what: str) -> l
     if wrong is not None:
         raise InputError(f"{name} must hold strings, got {wrong!r}.")
     return [str(value) for value in result]
+
+
+def _rejected(rejected: Sequence[Sequence[str]] | None, n_rows: int) -> list[list[str]] | None:
+    if rejected is None:
+        return None
+    rows = as_list(rejected)
+    if rows is None or len(rows) != n_rows:
+        held = "is no sequence" if rows is None else f"has {len(rows)} entries"
+        raise InputError(f"rejected {held}, but there are {n_rows} rows: give a sequence of names for each.")
+    for names in rows:
+        listed = as_list(names)
+        if listed is None or not all(isinstance(name, str) for name in listed):
+            raise InputError(f"rejected must hold a sequence of names for each row, got {names!r}.")
+    return [list(names) for names in rows]

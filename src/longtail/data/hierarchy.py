@@ -16,12 +16,11 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from longtail.data.concept_matching import last_part, match_concepts, unescaped
+from longtail.data.label_index import id_of_text
 from longtail.data.readers.pairs import iter_pairs
 from longtail.data.readers.skos import Syntax, read_statements
 from longtail.data.streams import ByteReader, read_text, split_suffix
 from longtail.errors import InputError
-
-Path = str | os.PathLike[str]
 
 _FORMS = {
     ".tsv": "pairs", ".csv": "pairs", ".tab": "pairs", ".json": "json", ".rdf": "xml", ".xml": "xml", ".owl": "xml",
@@ -86,7 +85,8 @@ class Hierarchy:
         parts = [last_part(name) for name in self.names]
         keys = (self.names, self.titles, parts, [unescaped(part) for part in parts], self.notations)
         found = match_concepts(keys, label_names, self.path)
-        if found is None and all(int(name) < len(label_names) for name in self.names if name.isdecimal()):
+        numbers = [name for name in self.names if name.isdecimal()]
+        if found is None and all(id_of_text(name, len(label_names)) is not None for name in numbers):
             found = match_concepts((self.names,), list(map(str, range(len(label_names)))), self.path)
         if found is None:
             title = self.titles[0] if self.titles else None
@@ -94,7 +94,7 @@ class Hierarchy:
             label = f", such as {label_names[0]!r}" if len(label_names) else ""
             raise InputError(
                 f"none of its {len(self.names):,} concepts{such} is one of the {len(label_names):,} labels{label}: "
-                "labels must be called by a concept's id, its title, the last part of its URI or its notation.",
+                "label names must equal a concept's id, its title, the last part of its URI or its notation.",
                 path=self.path,
             )
         return found
@@ -121,7 +121,7 @@ class Hierarchy:
         return list(dict.fromkeys(pairs))
 
 
-def read_hierarchy(path: Path, *, language: str = "en") -> Hierarchy:
+def read_hierarchy(path: str | os.PathLike[str], *, language: str = "en") -> Hierarchy:
     """Read a thesaurus or label tree from a plain or compressed file (.gz, .xz, .zst).
 
     The form follows from the suffix, or else from the first bytes:
@@ -215,7 +215,7 @@ def format_cycle(cycle: Sequence[object]) -> str:
 class _Builder:
     """Concepts and pairs of one file, gathered by the reader of its form."""
 
-    path: Path
+    path: str | os.PathLike[str]
     numbers: dict[str, int] = field(default_factory=dict)
     titles: dict[int, str] = field(default_factory=dict)
     notations: dict[int, str] = field(default_factory=dict)
@@ -226,7 +226,7 @@ class _Builder:
 
     def add(self, child: str, parent: str, line: int | None = None) -> None:
         if child == parent:
-            raise InputError(f"{child!r} is its own parent: remove that.", path=self.path, line=line)
+            raise InputError(f"{child!r} is its own parent: remove this pair.", path=self.path, line=line)
         self.pairs.setdefault((self.number(child), self.number(parent)), line)
 
     def hierarchy(self) -> Hierarchy:
@@ -264,10 +264,10 @@ class _Builder:
                 continue
             try:
                 row = json.loads(text)
-                labels, closed = ({str(name) for name in row[key]} for key in ("labels", "labels_all"))
+                labels, closed = (set(map(self.name, _listed(row[key]))) for key in ("labels", "labels_all"))
             except (ValueError, KeyError, TypeError, RecursionError):
                 raise InputError(
-                    "must be a JSON object with lists 'labels' and 'labels_all'.", path=self.path, line=line
+                    "must be a JSON object with lists 'labels' and 'labels_all' of names.", path=self.path, line=line
                 ) from None
             n_rows.update(labels)
             for name in labels:
@@ -279,10 +279,14 @@ class _Builder:
     def add_json(self) -> None:
         try:
             found = json.loads(read_text(self.path), object_pairs_hook=self.without_duplicates)
+        except InputError:
+            raise
         except json.JSONDecodeError as error:
             raise InputError(f"is not JSON: {error.msg}.", path=self.path, line=error.lineno) from None
         except RecursionError:
             raise InputError("is nested too deeply: give pairs of child and parent.", path=self.path) from None
+        except ValueError:  # an integer of thousands of digits
+            raise InputError("has an integer with too many digits: shorten it.", path=self.path) from None
         if isinstance(found, list) and not any(isinstance(item, dict) for item in found):
             for pair in found:
                 if not isinstance(pair, list) or len(pair) != 2:
@@ -362,7 +366,7 @@ class _Builder:
         return result
 
 
-def _form(path: Path) -> str:
+def _form(path: str | os.PathLike[str]) -> str:
     named = _FORMS.get(os.path.splitext(split_suffix(path)[0])[1].lower())
     with ByteReader(path) as stream:
         head = stream.read(1 << 16) or b""
@@ -381,6 +385,12 @@ def _form(path: Path) -> str:
     if re.match(rb"(?:<[^<>\s]*>|_:\S+)\s+<", start):
         return "ntriples"
     return "xml" if start.startswith(b"<") else "pairs"
+
+
+def _listed(value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise TypeError
+    return value
 
 
 def _is_nested(node: Any) -> bool:

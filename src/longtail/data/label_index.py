@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from difflib import get_close_matches
 from functools import cached_property
 from typing import Any
 
@@ -12,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from longtail.errors import InputError, ParameterError
+from longtail.errors import InputError, ParameterError, did_you_mean
 
 _MOST_COMPARED = 20_000  # names, in the search for a similar one
 
@@ -101,8 +100,8 @@ class LabelIndex:
         (0, 1)
         """
         found = self._find(label)
-        if found is None and text_ids and isinstance(label, str) and label.isdecimal() and int(label) < len(self):
-            found = int(label)
+        if found is None and text_ids and isinstance(label, str):
+            found = id_of_text(label, len(self))
         if found is None:
             close = self._similar(label) if hint else ""
             raise ParameterError(parameter, label, f"must be the name of a label, or an id below {len(self)}{close}")
@@ -129,13 +128,23 @@ class LabelIndex:
         """Return what to call a label where people read it: its name, or its id as text."""
         return str(label) if self.names is None else self.names[label]
 
+    def all_shown(self) -> list[str]:
+        """Return what to call each label, in the order of the ids; see `shown`.
+
+        Examples
+        --------
+        >>> LabelIndex(["ship", "tree"]).all_shown(), LabelIndex(n_labels=2).all_shown()
+        (['ship', 'tree'], ['0', '1'])
+        """
+        return [str(label) for label in range(len(self))] if self.names is None else list(self.names)
+
     def extend(self, names: Iterable[str]) -> npt.NDArray[np.int32]:
         """Return the ids of labels by name; names that are new get the next ids.
 
         Labels without names are named by their ids first.
         """
         if self.names is None:
-            self.names = [str(label) for label in range(len(self))]
+            self.names = self.all_shown()
             self.__dict__.pop("_ids", None)
         ids, known = self._ids, self.names
         found = []
@@ -147,6 +156,23 @@ class LabelIndex:
         self._grow(len(known))
         return np.array(found, np.int32)
 
+    def extended(self, names: Sequence[str] | None) -> LabelIndex:
+        """Return an index of these labels and, after them, those of `names` that it doesn't know.
+
+        Where labels are matched by id, see `align`, that is the index itself.
+
+        Examples
+        --------
+        >>> LabelIndex(["ship", "tree"]).extended(["tree", "leaf"]).names
+        ['ship', 'tree', 'leaf']
+        """
+        if not self._matches_by_name(names):
+            return self
+        index = LabelIndex(self.names, len(self))
+        index.__dict__["_ids"] = dict(self._ids)
+        index.extend(names or ())
+        return index
+
     def align(self, Y: sp.csr_array, names: Sequence[str] | None = None, *, extend: bool = False) -> sp.csr_array:
         """Return labels by the ids of this index; those that it doesn't know get columns after its own.
 
@@ -156,19 +182,21 @@ class LabelIndex:
         ----------
         Y : csr_array
         names : sequence of str, optional
-            Name of each column of `Y`. Columns without any row get no new id.
+            Name of each column of `Y`.
         extend : bool
-            Add the new labels to the index; without names, `Y` may then have more columns than the index.
+            Add the new labels that a row has to the index; without names, `Y` may then have more columns than the
+            index. By default the index stays as it is, and the columns of the result are those of `extended`: also
+            the new labels that no row has.
 
         Examples
         --------
         >>> Y = sp.csr_array([[1, 0, 1], [1, 0, 0]], dtype=np.float32)
         >>> LabelIndex(["ship", "tree"]).align(Y, ["tree", "sea", "leaf"]).toarray()
-        array([[0., 1., 1.],
-               [0., 1., 0.]], dtype=float32)
+        array([[0., 1., 0., 1.],
+               [0., 1., 0., 0.]], dtype=float32)
         """
         n_labels = Y.shape[1]
-        if names is None or self.names is None or names == self.names or not self.is_unique:
+        if names is None or not self._matches_by_name(names):
             if n_labels != len(self) and not (extend and self.names is None and n_labels > len(self)):
                 raise InputError(
                     f"The data set has {n_labels} labels and the model {len(self)}, and they can't be matched by name: "
@@ -176,7 +204,7 @@ class LabelIndex:
                 )
             self._grow(n_labels)
             return Y
-        index = self if extend else self._copy()
+        index = self if extend else self.extended(names)
         used = np.unique(Y.indices)
         ids = np.full(n_labels, -1, np.int32)
         ids[used] = index.extend(names[label] for label in used)
@@ -234,10 +262,8 @@ class LabelIndex:
             for cached in ("_lowered", "ranks"):
                 self.__dict__.pop(cached, None)
 
-    def _copy(self) -> LabelIndex:
-        copied = LabelIndex(self.names, len(self))
-        copied.__dict__["_ids"] = dict(self._ids)
-        return copied
+    def _matches_by_name(self, names: Sequence[str] | None) -> bool:
+        return names is not None and self.names is not None and names != self.names and self.is_unique
 
     def _find(self, label: Any) -> int | None:
         if isinstance(label, str):
@@ -252,5 +278,19 @@ class LabelIndex:
         if len(names) > _MOST_COMPARED:
             first = name[:1].casefold()
             names = [other for other in names if other[:1].casefold() == first and abs(len(other) - len(name)) <= 3]
-        close = get_close_matches(name, names[:_MOST_COMPARED], n=1)
-        return f" (did you mean {close[0]}?)" if close else ""
+        return did_you_mean(name, names[:_MOST_COMPARED])
+
+
+def id_of_text(text: str, n_labels: int) -> int | None:
+    """Return the label id that a text is, None if it is none below `n_labels`; digits without end are none.
+
+    Examples
+    --------
+    >>> id_of_text("2", 3), id_of_text("3", 3), id_of_text("two", 3)
+    (2, None, None)
+    """
+    significant = text.lstrip("0") or text[-1:]
+    if not text.isdecimal() or len(significant) > len(str(n_labels)):
+        return None
+    label = int(significant)
+    return label if label < n_labels else None

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from math import log
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from longtail.data.jain_curve import jain_curve
 from longtail.data.sparse import as_indicator
 from longtail.errors import ParameterError
 from longtail.kernels.types import Float64
 from longtail.validation import SEED, Integer, Number, OneOf, Optional, check
 
-Counts = Literal["complete", "observed"]
+CurveCounts = Literal["complete", "observed"]
 _HALVINGS = 60
 
 
@@ -29,6 +29,12 @@ class MaskedLabels(NamedTuple):
         The labels that were kept: train on these, evaluate on `complete`.
     propensities : ndarray of float64, shape (n_labels,)
         The probability of keeping each label, for ``GivenPropensity(values=...)``.
+
+    Examples
+    --------
+    >>> masked = mask_labels(np.ones((4, 2)), [0.5, 1.0])
+    >>> int(masked.observed.sum()), int(masked.complete.sum()), masked.propensities
+    (5, 8, array([0.5, 1. ]))
     """
 
     complete: sp.csr_array
@@ -65,7 +71,7 @@ def mask_by_curve(
     a: float = 0.55,
     b: float = 1.5,
     *,
-    counts: Counts = "complete",
+    counts: CurveCounts = "complete",
     n_rows: int | None = None,
     random_state: int = 0,
 ) -> MaskedLabels:
@@ -103,32 +109,26 @@ def mask_by_curve(
     complete = as_indicator(Y)
     check("a", a, Number(low=0))
     check("b", b, Number(above=0))
-    check("counts", counts, OneOf(*get_args(Counts)))
+    check("counts", counts, OneOf(*get_args(CurveCounts)))
     check("n_rows", n_rows, Optional(Integer(1, 2**63 - 1)))
     total = complete.shape[0] if n_rows is None else int(n_rows)
     label_counts = np.bincount(complete.indices, minlength=complete.shape[1]).astype(np.float64)
     most = int(label_counts.max(initial=0.0))
     if most > total:
         raise ParameterError("n_rows", n_rows, f"must be at least {most}, the rows of the most frequent label")
-    find = _curve if counts == "complete" else _consistent
+    find = jain_curve if counts == "complete" else _consistent
     propensities = find(label_counts, float(a), float(b), total)
     if not (propensities > 0).all():
         raise ParameterError("a", a, f"is too large with b = {b}: some propensities vanish")
     return _masked(complete, propensities, random_state)
 
 
-def _curve(counts: Float64, a: float, b: float, n_rows: int) -> Float64:
-    """Return p(n) of Jain et al.; with fewer than three rows C would be negative, so it is 0 and every p is 1."""
-    with np.errstate(over="ignore"):
-        return 1.0 / (1.0 + max(log(max(n_rows, 1)) - 1.0, 0.0) * ((b + 1.0) / (counts + b)) ** a)
-
-
 def _consistent(counts: Float64, a: float, b: float, n_rows: int) -> Float64:
     """Solve p = p(p n) by bisection: the curve rises, so p is between p(0) and p(n); it is unique for A up to 1."""
-    low, high = _curve(np.zeros_like(counts), a, b, n_rows), _curve(counts, a, b, n_rows)
+    low, high = jain_curve(np.zeros_like(counts), a, b, n_rows), jain_curve(counts, a, b, n_rows)
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
-        is_low = _curve(middle * counts, a, b, n_rows) >= middle
+        is_low = jain_curve(middle * counts, a, b, n_rows) >= middle
         low, high = np.where(is_low, middle, low), np.where(is_low, high, middle)
     return low
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
-import re
 from dataclasses import dataclass
 
-from longtail.errors import InputError
+from longtail.data.published_constants import PRESETS, name_key
+from longtail.errors import InputError, did_you_mean
 
 REPOSITORY = "http://manikvarma.org/downloads/XC/XMLRepository.html"
 SPLITS = ("train", "test")
@@ -36,14 +35,18 @@ class DatasetInfo:
         None for texts.
     labels_per_row, rows_per_label : float
         Means over train and test, or over train where only that is published.
-    propensity : tuple of float
-        Constants A and B of the propensity model of Jain et al.
     source : str
         Where to get it.
     bundled : bool
         Whether it comes with the package.
     variants : tuple of Variant
         Other versions of the same name.
+
+    Examples
+    --------
+    >>> info = describe("Bibtex")
+    >>> info.rows("all"), info.propensity, info.bundled
+    (7395, (0.55, 1.5), False)
     """
 
     name: str
@@ -54,7 +57,6 @@ class DatasetInfo:
     labels: int
     labels_per_row: float
     rows_per_label: float
-    propensity: tuple[float, float]
     source: str = REPOSITORY
     bundled: bool = False
     variants: tuple[Variant, ...] = ()
@@ -64,50 +66,50 @@ class DatasetInfo:
         counts = {"train": self.train_rows, "test": self.test_rows, "all": self.train_rows + self.test_rows}
         return counts[split]
 
+    @property
+    def propensity(self) -> tuple[float, float]:
+        """Published constants A and B of the propensity model of Jain et al."""
+        return PRESETS[self.name]
 
-_OTHER, _AMAZON, _WIKIPEDIA = (0.55, 1.5), (0.6, 2.6), (0.5, 0.4)
+
 _DEBIAN = "comes with longtail; made from the package index of Debian 12"
 
 _ALL = (
     DatasetInfo(
-        "debian-tags", "package descriptions with debtags", 23186, 5592, None, 598, 3.79, 182.19, _OTHER, _DEBIAN, True
+        "debian-tags", "package descriptions with debtags", 23186, 5592, None, 598, 3.79, 182.19, _DEBIAN, True
     ),
     DatasetInfo(
         "debian-depends", "package descriptions with the packages they depend on or recommend",
-        40015, 9626, None, 30605, 5.18, 8.40, _OTHER, _DEBIAN, True,
+        40015, 9626, None, 30605, 5.18, 8.40, _DEBIAN, True,
     ),
-    DatasetInfo("Mediamill", "video shots with concepts", 30993, 12914, 120, 101, 4.38, 1902.15, _OTHER),
-    DatasetInfo("Bibtex", "bibliography entries with tags", 4880, 2515, 1836, 159, 2.40, 111.71, _OTHER),
-    DatasetInfo("Delicious", "web pages with bookmark tags", 12920, 3185, 500, 983, 19.03, 311.61, _OTHER),
+    DatasetInfo("Mediamill", "video shots with concepts", 30993, 12914, 120, 101, 4.38, 1902.15),
+    DatasetInfo("Bibtex", "bibliography entries with tags", 4880, 2515, 1836, 159, 2.40, 111.71),
+    DatasetInfo("Delicious", "web pages with bookmark tags", 12920, 3185, 500, 983, 19.03, 311.61),
     DatasetInfo(
         "EURLex-4K", "laws of the European Union with EuroVoc concepts",
-        15539, 3809, 5000, 3993, 5.31, 25.73, _OTHER,
+        15539, 3809, 5000, 3993, 5.31, 25.73,
         variants=(Variant(15449, 3865, 3956, "the version that X-Transformer and AttentionXML use"),),
     ),
-    DatasetInfo("Wiki10-31K", "Wikipedia articles with bookmark tags", 14146, 6616, 101938, 30938, 18.64, 8.52, _OTHER),
-    DatasetInfo("AmazonCat-13K", "products with categories", 1186239, 306782, 203882, 13330, 5.04, 448.57, _OTHER),
-    DatasetInfo("Delicious-200K", "web pages with bookmark tags", 196606, 100095, 782585, 205443, 75.54, 72.29, _OTHER),
+    DatasetInfo("Wiki10-31K", "Wikipedia articles with bookmark tags", 14146, 6616, 101938, 30938, 18.64, 8.52),
+    DatasetInfo("AmazonCat-13K", "products with categories", 1186239, 306782, 203882, 13330, 5.04, 448.57),
+    DatasetInfo("Delicious-200K", "web pages with bookmark tags", 196606, 100095, 782585, 205443, 75.54, 72.29),
     DatasetInfo(
         "WikiLSHTC-325K", "Wikipedia articles with categories",
-        1778351, 587084, 1617899, 325056, 3.19, 17.46, _WIKIPEDIA,
+        1778351, 587084, 1617899, 325056, 3.19, 17.46,
     ),
     DatasetInfo(
         "Wikipedia-500K", "Wikipedia articles with categories",
-        1813391, 783743, 2381304, 501070, 4.77, 24.75, _WIKIPEDIA,
+        1813391, 783743, 2381304, 501070, 4.77, 24.75,
         variants=(Variant(1779881, 769421, 501070, "the version that X-Transformer and AttentionXML use"),),
     ),
     DatasetInfo(
         "Amazon-670K", "products with products bought or viewed along with them",
-        490449, 153025, 135909, 670091, 5.45, 3.99, _AMAZON,
+        490449, 153025, 135909, 670091, 5.45, 3.99,
     ),
 )  # fmt: skip
 
 
-def _key(name: str) -> str:
-    return re.sub(r"[^a-z0-9]", "", name.lower())
-
-
-_BY_KEY = {_key(info.name): info for info in _ALL}
+_BY_KEY = {name_key(info.name): info for info in _ALL}
 
 
 def names() -> list[str]:
@@ -130,15 +132,10 @@ def describe(name: str) -> DatasetInfo:
     >>> info.name, info.train_rows, info.propensity
     ('EURLex-4K', 15539, (0.55, 1.5))
     """
-    info = _BY_KEY.get(_key(name))
+    info = _BY_KEY.get(name_key(name))
     if info is None:
-        close = difflib.get_close_matches(_key(name), _BY_KEY, n=3, cutoff=0.5)
-        hint = (
-            f"did you mean {' or '.join(_BY_KEY[key].name for key in close)}?"
-            if close
-            else f"known: {', '.join(names())}."
-        )
-        raise InputError(f"There is no data set called {name!r}: {hint}")
+        hint = did_you_mean(name, names(), key=name_key, most=3) or f": known are {', '.join(names())}"
+        raise InputError(f"There is no data set called {name!r}{hint}.")
     return info
 
 
@@ -152,7 +149,7 @@ def parse_name(source: str) -> tuple[DatasetInfo, str] | None:
     ('debian-depends', 'test')
     """
     name, _, split = source.partition(":")
-    info = _BY_KEY.get(_key(name))
+    info = _BY_KEY.get(name_key(name))
     if info is None or "/" in name or "\\" in name:
         return None
     return info, check_split(split or "train", info.name)

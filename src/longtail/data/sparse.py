@@ -56,7 +56,9 @@ def as_indicator(Y: Any, *, name: str = "Y") -> sp.csr_array:
     if negative.any():
         at = int(negative.argmax())
         row = int(np.searchsorted(matrix.indptr, at, side="right")) - 1
-        raise InputError(f"{name} has {matrix.data[at]:g} in row {row}: labels are 0 or 1: use 0 for an absent label.")
+        raise InputError(
+            f"{name} has {matrix.data[at]:g} in row {row}, but labels are 0 or 1: use 0 for an absent label."
+        )
     matrix = sp.csr_array(
         ((matrix.data != 0).astype(np.float32), matrix.indices, matrix.indptr), shape=matrix.shape, copy=True
     )
@@ -81,7 +83,7 @@ def _canonical(values: Any, dtype: type, name: str) -> tuple[sp.csr_array, int |
     if given.dtype.kind == "O":  # Python numbers, as in a table of mixed columns
         try:
             given = given.astype(dtype)
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, OverflowError) as error:
             raise NotNumbersError(f"{name} must hold numbers: {error}.") from None
     if given.dtype.kind not in "biuf":
         raise InputError(f"{name} must hold numbers, got values of type {given.dtype}.")

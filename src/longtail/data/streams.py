@@ -130,7 +130,7 @@ class ByteReader(io.RawIOBase):
                 try:
                     piece = engine.decompress(pending) if kind == ".zst" else engine.decompress(pending, _PIECE)
                 except failures as error:
-                    what = "is damaged" if produced or not members else "has other bytes after its end"
+                    what = "is damaged" if produced or not members else "has trailing bytes after its end"
                     raise InputError(f"{what} ({kind[1:]}: {error}): download it again.", path=self.path) from None
                 pending = getattr(engine, "unconsumed_tail", b"")
                 if piece:

@@ -25,6 +25,11 @@ class Verified:
     labels_per_row, features_per_row : float
     rows_without_labels, labels_without_rows : int
         Of the file.
+
+    Examples
+    --------
+    >>> Verified("Bibtex", "test", 2515, 1836, 159, 2.39, 68.7, 0, 1).split
+    'test'
     """
 
     name: str
@@ -62,8 +67,8 @@ def verify(name: str, path: str | os.PathLike[str]) -> Verified:
     ...     verify("Bibtex", path)
     ... except InputError as error:
     ...     print(error.reason)
-    differs from Bibtex: 1 rows, published are 4880 (train), 2515 (test) and 7395 (all); 2 features, published are \
-1836; 3 labels, published are 159.
+    differs from Bibtex: 1 row, but 4,880 (train), 2,515 (test) and 7,395 (all) are published; 2 features, but 1,836 \
+are published; 3 labels, but 159 are published.
     """
     info = describe(name)
     dataset = load(path)
@@ -71,20 +76,20 @@ def verify(name: str, path: str | os.PathLike[str]) -> Verified:
     split = next((split for split in ("train", "test", "all") if info.rows(split) == dataset.n_rows), None)
     differences = []
     if split is None:
-        published = f"{info.rows('train')} (train), {info.rows('test')} (test) and {info.rows('all')} (all)"
-        differences.append(f"{dataset.n_rows} rows, published are {published}")
+        published = f"{info.rows('train'):,} (train), {info.rows('test'):,} (test) and {info.rows('all'):,} (all)"
+        differences.append(f"{_counted(dataset.n_rows, 'row')}, but {published} are published")
     if info.features is not None and dataset.n_features != info.features:
-        found = f"{dataset.n_features} features" if X is not None else "texts without features"
-        differences.append(f"{found}, published are {info.features}")
+        found = _counted(X.shape[1], "feature") if X is not None else "texts without features"
+        differences.append(f"{found}, but {info.features:,} are published")
     expected = info.labels if info.features is not None else None  # the labels of texts are those that occur
     if expected is not None and dataset.n_labels != expected:
-        differences.append(f"{dataset.n_labels} labels, published are {expected}")
+        differences.append(f"{_counted(dataset.n_labels, 'label')}, but {expected:,} are published")
     if expected is None and dataset.n_labels > info.labels:
-        differences.append(f"{dataset.n_labels} labels, published are {info.labels} in train and test")
+        differences.append(f"{dataset.n_labels:,} labels, but {info.labels:,} are published for train and test")
     rows = max(dataset.n_rows, 1)
     labels_per_row = Y.nnz / rows
     if not differences and not 0.5 < labels_per_row / info.labels_per_row < 2:
-        differences.append(f"{labels_per_row:.2f} labels per row, published are {info.labels_per_row:.2f}")
+        differences.append(f"{labels_per_row:.2f} labels per row, but {info.labels_per_row:.2f} are published")
     if not differences and X is not None and X.nnz == 0:
         differences.append("no row has a feature")
     if split is None or differences:
@@ -104,11 +109,15 @@ def verify(name: str, path: str | os.PathLike[str]) -> Verified:
     )
 
 
+def _counted(count: int, what: str) -> str:
+    return f"{count:,} {what}{'s' * (count != 1)}"
+
+
 def _variant(info: DatasetInfo, rows: int) -> str:
     for variant in info.variants:
         if rows in (variant.train_rows, variant.test_rows):
             return (
-                f" It looks like {variant.what} ({variant.train_rows} and {variant.test_rows} rows, "
-                f"{variant.labels} labels): its results are not comparable with the repository's."
+                f" It looks like {variant.what} ({variant.train_rows:,} and {variant.test_rows:,} rows, "
+                f"{variant.labels:,} labels): its results are not comparable with the repository's."
             )
     return ""

@@ -51,6 +51,14 @@ class TextEmbedding(TextInput, Validated, BaseEstimator):
         Its configuration, as JSON.
     tensors_ : Tensors
         Its weights.
+
+    Examples
+    --------
+    >>> embedding = TextEmbedding(max_length=64)
+    >>> embedding
+    TextEmbedding(max_length=64)
+    >>> embedding.fit_transform(["a red ship", "a blue ship"]).shape  # doctest: +SKIP
+    (2, 384)
     """
 
     _stored: ClassVar[tuple[str, ...]] = ("tokens_", "config_", "tensors_")
@@ -156,6 +164,14 @@ class TfidfEmbedding(TextInput, Validated, BaseEstimator):
     ----------
     tfidf_ : Tfidf
     embedding_ : TextEmbedding
+
+    Examples
+    --------
+    >>> features = TfidfEmbedding(scale=0.5).set_params(tfidf__min_df=1, embedding__max_length=64)
+    >>> features.tfidf, features.embedding
+    (Tfidf(min_df=1), TextEmbedding(max_length=64))
+    >>> features.fit_transform(["a red ship", "a blue ship"]).shape  # doctest: +SKIP
+    (2, 387)
     """
 
     _stored: ClassVar[tuple[str, ...]] = ("tfidf_", "embedding_")
@@ -228,7 +244,11 @@ class TfidfEmbedding(TextInput, Validated, BaseEstimator):
         return canonical_rows(joined.data, indices, ends, joined.shape)
 
     def _check_parameters(self) -> None:
+        super()._check_parameters()
+        for name, kind in (("tfidf", Tfidf), ("embedding", TextEmbedding)):
+            part = getattr(self, name)
+            if part is not None and not isinstance(part, kind):
+                raise ParameterError(name, part, f"must be a {kind.__name__}, or None")
         for part in (self.tfidf, self._embedding()):
             if part is not None:
                 part._check_parameters()
-        super()._check_parameters()

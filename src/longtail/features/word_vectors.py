@@ -12,9 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from longtail.data.streams import ByteReader
+from longtail.data.streams import ByteReader, write_whole
 from longtail.errors import InputError
 from longtail.kernels.types import Float32
+from longtail.validation import Integer, Optional
+
+_WIDTH = Optional(Integer(1))
 
 
 def convert_vectors(source: str | PathLike[str], target: str | PathLike[str]) -> tuple[int, int]:
@@ -49,7 +52,7 @@ def convert_vectors(source: str | PathLike[str], target: str | PathLike[str]) ->
         words, vectors = _from_json(path) if ".json" in path.suffixes else _from_text(path)
     data = [word.encode("utf-8", "replace") for word in words]
     ends = np.cumsum([0, *map(len, data)], dtype=np.int64)
-    with open(target, "wb") as file:
+    with write_whole(target) as file:
         np.savez(file, letters=np.frombuffer(b"".join(data), np.uint8), ends=ends, vectors=vectors)
     return len(words), int(vectors.shape[1])
 
@@ -102,25 +105,35 @@ def _from_text(path: Path) -> tuple[list[str], Float32]:
 def _from_json(path: Path) -> tuple[list[str], Float32]:
     try:
         found = json.loads("".join(_lines(path)))
+    except InputError:
+        raise
+    except RecursionError:
+        raise InputError("is nested too deeply: give an object of words with their vectors.", path=path) from None
     except ValueError as error:
         raise InputError(f"is not JSON: {error}.", path=path) from None
     width = None
     if isinstance(found, dict) and isinstance(found.get("vectors"), dict):
-        width = found["dimensions"] if isinstance(found.get("dimensions"), int) else None
+        width = found.get("dimensions")
+        if not _WIDTH.accepts(width):
+            reason = f'has {width!r} for "dimensions", which must be {_WIDTH.requirement}.'
+            raise InputError(reason, path=path)
         found = found["vectors"]
     if not isinstance(found, dict):
         raise InputError("is not an object of words with their vectors.", path=path)
     try:
         rows = [np.asarray(values, np.float32)[:width] for values in found.values()]
-    except (ValueError, TypeError):
-        raise InputError("has a word whose vector is not numeric.", path=path) from None
+    except (ValueError, TypeError, IndexError, OverflowError):
+        raise InputError("has a word whose vector is not numeric: give a list of numbers.", path=path) from None
     return _checked(path, list(found), rows)
 
 
 def _from_array(path: Path) -> tuple[list[str], Float32]:
     try:
-        vectors = np.load(path, allow_pickle=False)
-    except (ValueError, OSError, EOFError):
+        with open(path, "rb") as file:
+            vectors = np.lib.format.read_array(file, allow_pickle=False)
+    except FileNotFoundError:
+        raise InputError("is not a file: give word vectors as text, JSON or a numpy array.", path=path) from None
+    except (ValueError, OSError, EOFError, SyntaxError, TypeError, KeyError):
         raise InputError("is not a numpy array.", path=path) from None
     if vectors.ndim != 2 or vectors.dtype.kind not in "fiu":
         raise InputError("is not a two-dimensional numeric array with a row per word.", path=path)
@@ -138,7 +151,9 @@ def _checked(path: Path, words: list[str], rows: list[Float32]) -> tuple[list[st
         (word for word, row in zip(words, rows, strict=True) if row.shape != rows[0].shape or row.ndim != 1), None
     )
     if odd is not None:
-        raise InputError(f"has another number of values for the word {odd!r} than for the first one.", path=path)
+        raise InputError(
+            f"the vector of {odd!r} has a different length from the first: all must be of the same length.", path=path
+        )
     vectors = np.stack(rows)
     if not np.isfinite(vectors).all():
         raise InputError("has a NaN or infinite value.", path=path)

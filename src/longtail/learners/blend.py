@@ -24,7 +24,7 @@ from longtail.learners.platt import fit_platt
 from longtail.learners.prediction import checked_k
 from longtail.metrics import evaluate
 from longtail.topk import TopK
-from longtail.validation import SEED, Constraint, Integer, Number, check
+from longtail.validation import SEED, Constraint, Integer, Number, as_list, check
 
 _LEAST_SLOPE = 0.01
 _STEPS = (0.5, 0.25, 0.1, 0.05, 0.02)  # of the search for weights
@@ -242,7 +242,8 @@ class Blend(Learner):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        if isinstance(self.learners, Learner | str) or not all(isinstance(part, Learner) for part in self.learners):
+        learners = as_list(self.learners)
+        if learners is None or not all(isinstance(part, Learner) for part in learners):
             raise ParameterError("learners", self.learners, "must be a sequence of learners")
         if len(self.learners) < 2:
             raise ParameterError("learners", list(self.learners), "must be two learners at least")
@@ -251,13 +252,14 @@ class Blend(Learner):
             part._check_parameters()
 
     def _check_weights(self, n: int) -> None:
-        if self.names is not None and len(self.names) != n:
+        if self.names is not None and len(as_list(self.names) or ()) != n:
             raise ParameterError("names", self.names, f"must be {n} names, one for each learner")
         if self.weights is None:
             return
-        for number, weight in enumerate(self.weights):
+        weights = as_list(self.weights) or ()
+        for number, weight in enumerate(weights):
             check(f"weights[{number}]", weight, Number(low=0))
-        if len(self.weights) != n or not any(self.weights):
+        if len(weights) != n or not any(weights):
             raise ParameterError("weights", self.weights, f"must be {n} numbers, not all 0")
 
     def __sklearn_tags__(self) -> Any:

@@ -12,7 +12,7 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from longtail.data.sparse import as_indicator
-from longtail.errors import InputError
+from longtail.errors import InputError, ParameterError
 from longtail.features.text_embedding import TfidfEmbedding
 from longtail.features.texts import as_texts
 from longtail.features.tfidf.tfidf import Tfidf
@@ -152,6 +152,9 @@ class TextLearner(MetaLearner, GrowsLabels):
             get_features(self.features)
         elif isinstance(self.features, Features):
             self.features._check_parameters()
+        elif self.features is not None:
+            known = "Tfidf, TfidfEmbedding, Tokens, or the name of one"
+            raise ParameterError("features", self.features, f"must be {known} ({', '.join(_FEATURES)})")
         super()._check_parameters()
         if self.learner is not None:
             for _, part in self.learner.parts():

@@ -29,6 +29,14 @@ class CalibrationCurve:
         Share of them that are true, in percent; NaN for an empty bin.
     count : ndarray of int64, shape (bins,)
         Predictions in each bin.
+
+    Examples
+    --------
+    >>> top = TopK(np.array([[0], [0]], np.int32), np.array([[0.9], [0.8]], np.float32))
+    >>> calibration_curve(top, [[1, 0], [0, 1]], k=1, bins=2)
+    Calibration of 2 predictions, in percent; error 35.00
+    score      predictions  mean score   true
+    0.50-1.00            2       85.00  50.00
     """
 
     edges: Float64

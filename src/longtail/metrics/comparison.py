@@ -43,6 +43,11 @@ class Difference:
         Probability of a difference at least as large under the null hypothesis that the rankings are exchangeable.
     adjusted : float
         The p-value adjusted for the number of metrics compared.
+
+    Examples
+    --------
+    >>> compare([[0], [1], [1]], [[0], [0], [0]], [[1, 0], [1, 0], [1, 0]], ks=[1])["P@1"].p_value
+    0.5
     """
 
     a: float

@@ -72,7 +72,7 @@ def _first_hit(recorded: Recorded) -> Float64:
 
 
 @dataclass(frozen=True)
-class Estimator:
+class MetricEstimator:
     """How one metric is estimated.
 
     Parameters
@@ -103,42 +103,44 @@ def _size(recorded: Recorded) -> int:
     return len(recorded.gains)
 
 
-ESTIMATORS: dict[str, Estimator] = {
-    "P": Estimator(lambda r: r.weighted_gains(np.ones(_size(r))) / _size(r), largest=lambda k, m: np.minimum(m, k) / k),
-    "DCG": Estimator(
+ESTIMATORS: dict[str, MetricEstimator] = {
+    "P": MetricEstimator(
+        lambda r: r.weighted_gains(np.ones(_size(r))) / _size(r), largest=lambda k, m: np.minimum(m, k) / k
+    ),
+    "DCG": MetricEstimator(
         lambda r: r.weighted_gains(_discounts(_size(r))) / _discounts(_size(r)).sum(),
         largest=lambda k, m: _mass_of(_discounts, k, m) / _discounts(k).sum(),
     ),
-    "nDCG": Estimator(
+    "nDCG": MetricEstimator(
         lambda r: r.weighted_gains(_discounts(_size(r))) / _mass_of(_discounts, _size(r), r.n_true),
         needs_n_true=True,
         largest=lambda k, m: np.minimum(m, 1.0),
     ),
-    "R": Estimator(
+    "R": MetricEstimator(
         lambda r: r.weighted_gains(np.ones(_size(r))) / r.n_true,
         needs_n_true=True,
         divides_by_n_true=True,
         largest=lambda k, m: np.minimum(m, k) / np.maximum(m, 1),
     ),
-    "ADG": Estimator(
+    "ADG": MetricEstimator(
         lambda r: r.weighted_gains(_discounts(_size(r))) / r.n_true,
         needs_n_true=True,
         divides_by_n_true=True,
         largest=lambda k, m: _mass_of(_discounts, k, m) / np.maximum(m, 1),
     ),
-    "ARR": Estimator(
+    "ARR": MetricEstimator(
         lambda r: r.weighted_gains(_reciprocals(_size(r))) / r.n_true,
         needs_n_true=True,
         divides_by_n_true=True,
         largest=lambda k, m: _mass_of(_reciprocals, k, m) / np.maximum(m, 1),
     ),
-    "MRR": Estimator(_first_hit),
-    "F1": Estimator(
+    "MRR": MetricEstimator(_first_hit),
+    "F1": MetricEstimator(
         lambda r: 2 * r.weighted_gains(np.ones(_size(r))) / (r.n_true + r.decided),
         needs_n_true=True,
         largest=lambda k, m: 2 * np.minimum(m, k) / np.maximum(m + np.minimum(m, k), 1),
     ),
-    "Hamming": Estimator(
+    "Hamming": MetricEstimator(
         lambda r: (r.mass - 2 * r.weighted_gains(np.ones(_size(r))) + r.decided) / r.rows.n_labels,
         largest=lambda k, m: m + np.minimum(m, k),
     ),
@@ -347,13 +349,13 @@ def _checked_n_true(n_true: npt.ArrayLike, recorded: Array) -> Float64:
     return numbers.astype(np.float64)
 
 
-def _find(name: str) -> Estimator:
+def _find(name: str) -> MetricEstimator:
     """Return the estimator with that name."""
     if name not in ESTIMATORS:
         raise ParameterError("name", name, f"must be one of {', '.join(ESTIMATORS)}")
     return ESTIMATORS[name]
 
 
-def _names(which: Callable[[Estimator], bool]) -> str:
+def _names(which: Callable[[MetricEstimator], bool]) -> str:
     """Return the names of the estimators that fulfil a condition, as text."""
     return ", ".join(name for name, estimator in ESTIMATORS.items() if which(estimator))

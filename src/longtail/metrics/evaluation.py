@@ -11,9 +11,9 @@ import numpy.typing as npt
 from longtail.data.sparse import as_indicator
 from longtail.errors import InputError, ParameterError
 from longtail.kernels.types import Flags, Float64, Int32, Int64
-from longtail.metrics.frequency import Bins, FrequencyBin, FrequencyTable, count_range, frequency_bins
+from longtail.metrics.frequency import Binning, FrequencyBin, FrequencyTable, count_range, frequency_bins
 from longtail.metrics.kernels import add_up, count_labels
-from longtail.metrics.labels import LabelScores, coverage, macro_f1, percent
+from longtail.metrics.labels import LabelScores, coverage, macro_f1, percentage
 from longtail.metrics.ranking import (
     RERANKED_PLACES,
     exactly,
@@ -124,7 +124,7 @@ def by_frequency(
     Y: Any,
     label_counts: npt.ArrayLike,
     *,
-    bins: Bins = "head-torso-tail",
+    bins: Binning = "head-torso-tail",
     inverse_propensity: npt.ArrayLike | None = None,
     ks: Iterable[int] = (1, 3, 5),
 ) -> FrequencyTable:
@@ -298,7 +298,7 @@ class Evaluator:
         values = {name: values[name] for name in ordered if name in values}
         return Scores(values, n_rows=self.n_rows, rerank=self.rerank)
 
-    def by_frequency(self, label_counts: npt.ArrayLike, bins: Bins = "head-torso-tail") -> FrequencyTable:
+    def by_frequency(self, label_counts: npt.ArrayLike, bins: Binning = "head-torso-tail") -> FrequencyTable:
         """Return the scores of each frequency bin; see `longtail.metrics.by_frequency`."""
         self._check_rows()
         counts = np.asarray(label_counts)
@@ -339,12 +339,12 @@ class Evaluator:
         true = self._true[inside]
         hits = np.cumsum(self._hits[inside], axis=1)
         totals = hits.sum(axis=0)
-        columns: dict[str, Float64] = {"P": percent(totals, self._ks * self.n_rows)}
+        columns: dict[str, Float64] = {"P": percentage(totals, self._ks * self.n_rows)}
         if self.inverse_propensity is not None:
             gains = self.inverse_propensity[inside] @ np.cumsum(self._gain_hits[inside], axis=1)
-            columns["PSP"] = np.nan_to_num(percent(gains, self._best_gains()))
-        columns["recall"] = percent(totals, true.sum())
-        columns["C"] = percent((hits > 0).sum(axis=0), (true > 0).sum())
+            columns["PSP"] = np.nan_to_num(percentage(gains, self._best_gains()))
+        columns["recall"] = percentage(totals, true.sum())
+        columns["C"] = percentage((hits > 0).sum(axis=0), (true > 0).sum())
         return {
             f"{name}@{k}": float(v) for name, values in columns.items() for k, v in zip(self.ks, values, strict=True)
         }

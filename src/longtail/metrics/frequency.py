@@ -10,13 +10,16 @@ from typing import Any, Literal, overload
 import numpy as np
 import numpy.typing as npt
 
-from longtail.errors import InputError, ParameterError
+from longtail.errors import InputError
 from longtail.kernels.types import Int64
 from longtail.metrics.scores import text_table
+from longtail.validation import Integers, Optional, check
 
-Bins = Literal["head-torso-tail", "deciles"] | Sequence[int]
+Binning = Literal["head-torso-tail", "deciles"] | Sequence[int]
 
 HEAD_SHARE, TORSO_SHARE = 0.5, 0.9
+_EDGES = Integers(increasing=True, requirement="increasing training counts of at least 1, such as [1, 6]")
+_BINNING = Optional(Optional(_EDGES, "deciles"), "head-torso-tail")
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,12 @@ class FrequencyBin:
         In percent at each k: ``P@k`` and ``PSP@k`` are the bin's contribution, so that they add up to the metric over
         the bins; ``recall@k`` is the share of the bin's true labels that are ranked among the first k, over all rows
         together; ``C@k`` is coverage among the bin's labels. The last two are NaN where no row has a label of the bin.
+
+    Examples
+    --------
+    >>> tail = FrequencyBin("tail", n_labels=80, counts=(0, 3), n_true=12, scores={"recall@5": 25.0})
+    >>> shown_counts(tail)
+    '0-3'
     """
 
     name: str
@@ -47,7 +56,17 @@ class FrequencyBin:
 
 
 class FrequencyTable(Sequence[FrequencyBin]):
-    """Frequency bins, the most frequent labels first; printing shows a table."""
+    """Frequency bins, the most frequent labels first; printing shows a table.
+
+    Examples
+    --------
+    >>> FrequencyTable([FrequencyBin("head", 2, (9, 30), 7, {"recall@1": 50.0}),
+    ...                 FrequencyBin("tail", 80, (0, 3), 12, {"recall@1": 25.0})])
+    Scores by label frequency, in percent
+          labels  training rows  true  recall@1
+    head       2           9-30     7     50.00
+    tail      80            0-3    12     25.00
+    """
 
     def __init__(self, bins: Sequence[FrequencyBin]) -> None:
         self._bins = tuple(bins)
@@ -89,7 +108,7 @@ def shown_counts(item: FrequencyBin | Any) -> str:
     return "" if not item.n_labels else str(low) if low == high else f"{low}-{high}"
 
 
-def frequency_bins(label_counts: npt.ArrayLike, bins: Bins = "head-torso-tail") -> tuple[Int64, list[str]]:
+def frequency_bins(label_counts: npt.ArrayLike, bins: Binning = "head-torso-tail") -> tuple[Int64, list[str]]:
     """Assign every label to a bin by its training count.
 
     Parameters
@@ -121,19 +140,16 @@ def frequency_bins(label_counts: npt.ArrayLike, bins: Bins = "head-torso-tail") 
     counts = np.asarray(label_counts)
     if counts.ndim != 1 or counts.dtype.kind not in "iu" or (counts.size and counts.min() < 0):
         raise InputError("label_counts must be one integer, the number of training rows, for each label.")
+    check("bins", bins, _BINNING)
     counts = counts.astype(np.int64)
     if isinstance(bins, str):
         if bins == "head-torso-tail":
             return _by_share(counts), ["head", "torso", "tail"]
-        if bins == "deciles":
-            order = np.argsort(-counts, kind="stable")
-            position = np.empty_like(order)
-            position[order] = np.arange(len(order))
-            return position * 10 // max(len(order), 1), [f"decile {number}" for number in range(1, 11)]
-        raise ParameterError("bins", bins, 'must be "head-torso-tail", "deciles" or increasing training counts')
-    edges = np.asarray(bins)
-    if edges.ndim != 1 or not edges.size or edges.dtype.kind not in "iu" or edges[0] < 1 or (np.diff(edges) < 1).any():
-        raise ParameterError("bins", bins, "must hold increasing training counts, the first at least 1")
+        order = np.argsort(-counts, kind="stable")
+        position = np.empty_like(order)
+        position[order] = np.arange(len(order))
+        return position * 10 // max(len(order), 1), [f"decile {number}" for number in range(1, 11)]
+    edges = np.asarray(list(bins))
     lowest = [0, *edges.tolist()]
     names = [f"{low}-{high - 1}" if high - 1 > low else f"{low}" for low, high in pairwise(lowest)]
     return len(edges) - np.digitize(counts, edges), [f"{lowest[-1]} or more", *reversed(names)]

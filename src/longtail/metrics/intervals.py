@@ -12,8 +12,8 @@ import numpy.typing as npt
 from longtail.config import own_jobs
 from longtail.kernels.types import Float64, UInt8
 from longtail.metrics.evaluation import Evaluator
-from longtail.metrics.frequency import Bins, frequency_bins
-from longtail.metrics.labels import percent
+from longtail.metrics.frequency import Binning, frequency_bins
+from longtail.metrics.labels import percentage
 from longtail.metrics.ranking import with_labels
 from longtail.metrics.resample_kernels import LANES, weighted_sums
 from longtail.metrics.resampling import Resampler, check_resampling, interval, percent_of, resample
@@ -102,7 +102,7 @@ def bootstrap_by_frequency(
     *,
     inverse_propensity: npt.ArrayLike | None = None,
     ks: Iterable[int] = (1, 3, 5),
-    bins: Bins = "head-torso-tail",
+    bins: Binning = "head-torso-tail",
     resamples: int = 1000,
     level: float = 0.95,
     random_state: int = 0,
@@ -141,12 +141,12 @@ def bootstrap_by_frequency(
     def score(weights: UInt8, parts: UInt8) -> Float64:
         true, hits, gains = resampler.label_hits(weights, group, len(table))
         possible, found, _, _ = resampler.label_means(parts, group, len(table))
-        columns = [percent(hits, places)]
+        columns = [percentage(hits, places)]
         if best is not None:
             sums = np.empty((best.shape[1], LANES))
             weighted_sums(best, weights, sums)
             columns.append(percent_of(gains, sums))
-        columns += [percent(hits, true[:, None]), percent(found, possible[:, None])]
+        columns += [percentage(hits, true[:, None]), percentage(found, possible[:, None])]
         return np.concatenate(columns, axis=1)
 
     with own_jobs(n_jobs):

@@ -40,17 +40,17 @@ class LabelScores:
     @property
     def precision(self) -> Float64:
         """Hits over predictions, in percent; NaN for a label that is never predicted."""
-        return percent(self.hits, self.predicted)
+        return percentage(self.hits, self.predicted)
 
     @property
     def recall(self) -> Float64:
         """Hits over rows with the label, in percent; NaN for a label that no row has."""
-        return percent(self.hits, self.true)
+        return percentage(self.hits, self.true)
 
     @property
     def f1(self) -> Float64:
         """Harmonic mean of precision and recall, in percent; NaN for a label neither predicted nor true."""
-        return percent(2 * self.hits, self.true + self.predicted)
+        return percentage(2 * self.hits, self.true + self.predicted)
 
 
 def coverage(true: Int64, hits: Int64) -> list[float]:
@@ -69,7 +69,7 @@ def macro_f1(true: Int64, predicted: Int64, hits: Int64) -> list[float]:
     return [float(value) for value in 100 * (2 * hits / np.maximum(both, 1)).sum(axis=0) / judged]
 
 
-def percent(part: npt.ArrayLike, whole: npt.ArrayLike) -> Float64:
+def percentage(part: npt.ArrayLike, whole: npt.ArrayLike) -> Float64:
     """Return the ratio in percent, NaN where the denominator is 0."""
     part, whole = np.broadcast_arrays(np.asarray(part, np.float64), np.asarray(whole, np.float64))
     result = np.full(whole.shape, np.nan)

@@ -71,7 +71,7 @@ def known_labels(labels: Array, n_labels: int) -> Int32:
     row = first_duplicate(known)
     if row >= 0:
         raise InputError(
-            f"The ranking of row {row} holds a label twice: a label can be right only once, so remove the repetition."
+            f"The ranking of row {row} holds a label twice, and a label counts once per row: remove the duplicate."
         )
     return known
 

@@ -24,7 +24,7 @@ import scipy.sparse as sp
 
 from longtail.kernels.types import Float64, Int32, Int64, UInt8, UInt64
 from longtail.metrics.evaluation import Evaluator
-from longtail.metrics.labels import percent
+from longtail.metrics.labels import percentage
 from longtail.metrics.ranking import first_places
 from longtail.metrics.resample_kernels import (
     LANES,
@@ -160,7 +160,7 @@ class Resampler:
 
 def percent_of(parts: npt.ArrayLike, wholes: npt.ArrayLike) -> Float64:
     """Return the ratio in percent, 0 where the denominator is 0, as `evaluate` does."""
-    return np.nan_to_num(percent(parts, wholes))
+    return np.nan_to_num(percentage(parts, wholes))
 
 
 def resample(score: Callable[[UInt8, UInt8], Float64], n_rows: int, resamples: int, *, seed: int) -> Float64:

@@ -38,6 +38,13 @@ class Sensitivity:
         The A and B that the others are compared with.
     base_psp : ndarray of float64, shape (len(models), len(ks))
         Percent under these.
+
+    Examples
+    --------
+    >>> tops = {"head": [[0], [0]], "tail": [[1], [2]]}
+    >>> found = sensitivity(tops, [[1, 1, 0], [1, 0, 0]], [90, 2, 1], 100, a=[0.2, 0.6], b=[1.5], ks=[1])
+    >>> found.order(0.2, 1.5, k=1), found.base_order(k=1)
+    (('head', 'tail'), ('tail', 'head'))
     """
 
     models: tuple[str, ...]
@@ -51,7 +58,7 @@ class Sensitivity:
     def order(self, a: float, b: float, k: int) -> tuple[str, ...]:
         """Return the models from the best PSP@k to the worst, for an A and B of the grid; ties keep the given order."""
         if a not in self.a or b not in self.b:
-            raise ParameterError("(a, b)", (a, b), "must be of the grid")
+            raise ParameterError("(a, b)", (a, b), "must be a pair of the grid")
         return self._ordered(self.psp[self.a.index(a), self.b.index(b), :, self._place(k)])
 
     def base_order(self, k: int) -> tuple[str, ...]:
@@ -159,7 +166,8 @@ def sensitivity(
         raise InputError("There are no rows to score: give predictions and true labels of at least one row.")
     grid_a, grid_b = _grid("a", a), _grid("b", b)
     levels, level_of_label = np.unique(counts, return_inverse=True)
-    judged = [Evaluator(truth.shape[1], ks=ks).update(top, truth) for top in tops.values()]
+    cutoffs = tuple(ks)
+    judged = [Evaluator(truth.shape[1], ks=cutoffs).update(top, truth) for top in tops.values()]
     places = judged[0].ks
     hits = np.array([[evaluator.per_label(k).hits for k in places] for evaluator in judged])
     best = _best_counts(truth, counts, places)

@@ -13,11 +13,12 @@ from math import log
 import numpy as np
 import numpy.typing as npt
 
+from longtail.data.jain_curve import jain_curve
 from longtail.errors import InputError
 from longtail.kernels.types import Float64, Int64
 from longtail.propensity.models import JainPropensity, check_counts
 from longtail.propensity.points import PropensityPoints
-from longtail.validation import SEED, Integer, Number, check
+from longtail.validation import LEVEL, SEED, Integer, check
 
 A_BOUNDS, B_BOUNDS = (0.0, 10.0), (1e-3, 1e4)
 """Bounds of A and B."""
@@ -54,6 +55,16 @@ class FittedPropensity(JainPropensity):
         Their weights.
     draws_ : ndarray of float64, shape (resamples, 2)
         A and B of each bootstrap resample.
+
+    Examples
+    --------
+    >>> counts, shares = [2, 5, 10, 50, 200, 1000], [0.13, 0.19, 0.24, 0.43, 0.64, 0.82]
+    >>> fitted = fit_jain(counts, shares, n_rows=10_000)
+    >>> fitted.a_interval_[0] <= fitted.a <= fitted.a_interval_[1], fitted.at_bound
+    (True, False)
+    >>> low, high = fitted.band([20])
+    >>> bool(low[0] <= fitted.propensities([20], 10_000)[0] <= high[0])
+    True
     """
 
     _stored = ("a_interval_", "b_interval_", "level_", "error_")
@@ -83,8 +94,7 @@ class FittedPropensity(JainPropensity):
     def band(self, label_counts: npt.ArrayLike) -> tuple[Float64, Float64]:
         """Return the pointwise interval of the curve at these counts: lower and upper propensities at `level_`."""
         counts = check_counts(label_counts, self.points_.n_rows)
-        offset = log(log(self.points_.n_rows) - 1.0)
-        curves = _curve(np.column_stack([self.draws_[:, 0], np.log(self.draws_[:, 1])]), counts, offset)
+        curves = jain_curve(counts, self.draws_[:, :1], self.draws_[:, 1:], self.points_.n_rows)
         low, high = np.quantile(curves, _tails(self.level_), axis=0)
         return low, high
 
@@ -154,7 +164,7 @@ def fit_points(
     check("n_rows", points.n_rows, Integer(3, 2**63 - 1))
     check("resamples", resamples, Integer(1))
     check("random_state", random_state, SEED)
-    check("level", level, Number(above=0, below=1))
+    check("level", level, LEVEL)
     wrong = ~((points.propensities >= 0) & (points.propensities <= 1))
     if wrong.any():
         point = int(wrong.argmax())
@@ -185,7 +195,7 @@ class _Problem:
     def __init__(self, points: PropensityPoints, weights: Float64) -> None:
         self.levels, self.level_of_point = np.unique(points.counts, return_inverse=True)
         self.propensities, self.weights = points.propensities, weights
-        self.offset = log(log(points.n_rows) - 1.0)
+        self.n_rows = points.n_rows
 
     def informative_counts(self, times: Int64) -> int:
         """Return the number of distinct counts other than 1 in a resample."""
@@ -219,22 +229,22 @@ class _Problem:
             target[row] = np.bincount(self.level_of_point, weights * self.propensities, len(self.levels))
         np.divide(target, mass, out=target, where=mass > 0)
         mass /= mass.sum(axis=1, keepdims=True)
-        found = [_descend(np.tile(start, (len(mass), 1)), self.levels, mass, target, self.offset) for start in starts]
+        found = [_descend(np.tile(start, (len(mass), 1)), self.levels, mass, target, self.n_rows) for start in starts]
         best = np.array([cost for _, cost in found]).argmin(axis=0)
         places: Float64 = np.array([place for place, _ in found])
         chosen: Float64 = places[best, np.arange(len(mass))]
         return chosen
 
 
-def _descend(place: Float64, levels: Float64, mass: Float64, target: Float64, offset: float) -> tuple[Float64, Float64]:
+def _descend(place: Float64, levels: Float64, mass: Float64, target: Float64, n_rows: int) -> tuple[Float64, Float64]:
     """Run Levenberg-Marquardt within the bounds for many problems together; return (A, ln B) and the cost of each."""
     damping = np.full(len(place), 1e-3)
-    cost = (mass * (_curve(place, levels, offset) - target) ** 2).sum(axis=1)
+    cost = (mass * (_curve(place, levels, n_rows) - target) ** 2).sum(axis=1)
     active = np.arange(len(place))
     for _ in range(_STEPS):
         here, weight, goal = place[active], mass[active], target[active]
-        tried = np.clip(here + _step(here, damping[active], levels, weight, goal, offset), _LOW, _HIGH)
-        tried_cost = (weight * (_curve(tried, levels, offset) - goal) ** 2).sum(axis=1)
+        tried = np.clip(here + _step(here, damping[active], levels, weight, goal, n_rows), _LOW, _HIGH)
+        tried_cost = (weight * (_curve(tried, levels, n_rows) - goal) ** 2).sum(axis=1)
         better = tried_cost < cost[active]
         place[active[better]], cost[active[better]] = tried[better], tried_cost[better]
         damping[active] = np.clip(np.where(better, damping[active] / 5, damping[active] * 4), 1e-12, 1e12)
@@ -244,10 +254,10 @@ def _descend(place: Float64, levels: Float64, mass: Float64, target: Float64, of
     return place, cost
 
 
-def _step(place: Float64, damping: Float64, levels: Float64, mass: Float64, target: Float64, offset: float) -> Float64:
+def _step(place: Float64, damping: Float64, levels: Float64, mass: Float64, target: Float64, n_rows: int) -> Float64:
     """Return the step of the damped normal equations; a parameter at its bound does not move beyond it."""
     b = np.exp(place[:, 1:])
-    curve = _curve(place, levels, offset)
+    curve = _curve(place, levels, n_rows)
     slope = curve * (1 - curve)
     by_a = slope * np.log((levels + b) / (1 + b))
     by_b = slope * place[:, :1] * (b / (levels + b) - b / (1 + b))
@@ -262,11 +272,9 @@ def _step(place: Float64, damping: Float64, levels: Float64, mass: Float64, targ
     return step
 
 
-def _curve(place: Float64, levels: Float64, offset: float) -> Float64:
+def _curve(place: Float64, levels: Float64, n_rows: int) -> Float64:
     """Return the propensities of the model at `levels` for each row (A, ln B) of `place`."""
-    b = np.exp(place[:, 1:])
-    curve: Float64 = 1.0 / (1.0 + np.exp(offset - place[:, :1] * np.log((levels + b) / (1 + b))))
-    return curve
+    return jain_curve(levels, place[:, :1], np.exp(place[:, 1:]), n_rows)
 
 
 def _checked_weights(weights: npt.ArrayLike | None, size: int) -> Float64:

@@ -2,31 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
+from os import PathLike
 from typing import Any, Literal, get_args
 
 import numpy as np
 import scipy.sparse as sp
 
 from longtail.config import own_jobs
-from longtail.data.hierarchy import find_cycle, format_cycle
+from longtail.data.hierarchy import Hierarchy, find_cycle, format_cycle
+from longtail.data.label_index import LabelIndex
 from longtail.data.sparse import as_indicator, with_columns
-from longtail.errors import InputError, ParameterError
+from longtail.errors import InputError
 from longtail.kernels.types import Int64, UInt8
 from longtail.propensity.kernels import count_implied
 from longtail.propensity.points import Average, PropensityPoints
 from longtail.runtime.pool import run_blocks
-from longtail.validation import Integer, check
+from longtail.validation import Integer, OneOf, check
 
 Cases = Literal["descendants", "union"]
 
 _BLOCK_ROWS = 1 << 16
+_NO_PAIRS = (
+    "The hierarchy must be pairs (child, parent) of label ids, as integers, and other concepts, or a Hierarchy, as "
+    "read_hierarchy(path) returns it."
+)
 
 
 def estimate_from_hierarchy(
     Y: Any,
-    parents: Any,
+    parents: Hierarchy | Any,
     *,
     min_descendants: int = 5,
     labels_per_bin: int = 20,
@@ -44,9 +50,10 @@ def estimate_from_hierarchy(
     ----------
     Y : matrix, shape (n, n_labels)
         Recorded labels of the training rows.
-    parents : sequence of pairs
-        Pairs (child, parent) of label ids (integers) and other concepts (strings), as `Hierarchy.pairs` returns them;
-        `read_hierarchy` reads files. A label may have several parents, and pairs may repeat.
+    parents : Hierarchy, or iterable of pairs
+        A hierarchy, as `read_hierarchy` reads it from a file, whose concepts are matched with `label_names`; or pairs
+        (child, parent) of label ids (integers) and other concepts (strings), as `Hierarchy.pairs` returns them. A label
+        may have several parents, and pairs may repeat.
     min_descendants : int
         Labels with fewer recorded descendants are skipped. The paper uses 5.
     labels_per_bin : int
@@ -61,7 +68,7 @@ def estimate_from_hierarchy(
     average : {"labels", "rows"}
         What has equal weight in a bin: each label, as in the paper, or each row.
     label_names : sequence of str, optional
-        Names of the labels, for messages.
+        Names of the labels, to match a hierarchy and for messages; their ids by default.
     n_jobs : int, optional
         Number of threads.
 
@@ -78,8 +85,7 @@ def estimate_from_hierarchy(
     >>> estimate_from_hierarchy(rows, [(1, 0), (2, 0)], min_descendants=2).propensities
     array([0.75])
     """
-    if cases not in get_args(Cases):
-        raise ParameterError("cases", cases, 'must be "descendants" or "union"')
+    check("cases", cases, OneOf(*get_args(Cases)))
     check("min_descendants", min_descendants, Integer(1))
     truth = as_indicator(Y)
     up = upward(parents, truth.shape[1], label_names)
@@ -107,8 +113,8 @@ def estimate_from_hierarchy(
     )
 
 
-def upward(parents: Any, n_labels: int, label_names: Sequence[str] | None = None) -> sp.csr_array:
-    """Return pairs (child, parent) as a matrix with a row per child; other concepts come after the labels.
+def upward(parents: Hierarchy | Any, n_labels: int, label_names: Sequence[str] | None = None) -> sp.csr_array:
+    """Return a hierarchy or its pairs (child, parent) as a matrix with a row per child, labels before other concepts.
 
     Raises
     ------
@@ -127,14 +133,15 @@ def upward(parents: Any, n_labels: int, label_names: Sequence[str] | None = None
         pairs = parents
         is_label = np.ones(pairs.shape, bool)
     else:
-        named = [[concept for concept in pair if isinstance(concept, str)] for pair in parents]
+        listed = _listed(parents, LabelIndex(label_names, n_labels))
+        named = [[concept for concept in pair if isinstance(concept, str)] for pair in listed]
         others = {name: n_labels + number for number, name in enumerate(dict.fromkeys(chain.from_iterable(named)))}
-        pairs = np.asarray([[others.get(concept, concept) for concept in pair] for pair in parents])
-        is_label = np.asarray([[not isinstance(concept, str) for concept in pair] for pair in parents])
+        pairs = np.asarray([[others.get(concept, concept) for concept in pair] for pair in listed])
+        is_label = np.asarray([[not isinstance(concept, str) for concept in pair] for pair in listed])
     if pairs.size == 0:
         raise InputError("The hierarchy has no pairs: give (child, parent) for each label that has a parent.")
     if pairs.ndim != 2 or pairs.shape[1] != 2 or pairs.dtype.kind not in "iu" or not is_label.any():
-        raise InputError("The hierarchy must be pairs (child, parent) of label ids, as integers, and other concepts.")
+        raise InputError(_NO_PAIRS)
     outside = (((pairs < 0) | (pairs >= n_labels)) & is_label).any(axis=1)
     if outside.any():
         place = int(outside.argmax())
@@ -154,6 +161,19 @@ def upward(parents: Any, n_labels: int, label_names: Sequence[str] | None = None
     up = sp.csr_array((np.ones(len(pairs), np.float32), (children, above)), shape=(n_concepts, n_concepts))
     up.sum_duplicates()
     return up
+
+
+def _listed(parents: Any, labels: LabelIndex) -> list[Any]:
+    """Return the pairs of a hierarchy; refuse what holds no pairs."""
+    if isinstance(parents, Hierarchy):
+        return list(parents.pairs(labels.all_shown()))
+    if isinstance(parents, str | bytes | PathLike | Mapping) or not isinstance(parents, Iterable):
+        raise InputError(_NO_PAIRS)
+    listed = list(parents)
+    for pair in listed:
+        if isinstance(pair, str) or not isinstance(pair, Iterable) or len(list(pair)) != 2:
+            raise InputError(_NO_PAIRS)
+    return listed
 
 
 def _walk(rows: sp.csr_array, up: sp.csr_array, description: str, unit: str) -> tuple[Int64, Int64]:

@@ -7,7 +7,7 @@ import os
 import numpy as np
 import numpy.typing as npt
 
-from longtail.data.label_index import LabelIndex
+from longtail.data.label_index import LabelIndex, id_of_text
 from longtail.data.readers.pairs import iter_pairs
 from longtail.errors import InputError
 
@@ -21,6 +21,16 @@ def read_pairs(labels: LabelIndex, *paths: str | os.PathLike[str]) -> list[npt.N
     -------
     list of ndarray of int64, shape (m, 2)
         The pairs of each file, in its order.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = os.path.join(tempfile.mkdtemp(), "viewed.tsv")
+    >>> with open(path, "w") as file:
+    ...     _ = file.write("ship\\tboat\\ntree\\tship\\n")
+    >>> labels = LabelIndex(["ship", "tree"])
+    >>> read_pairs(labels, path)[0].tolist(), labels.names
+    ([[0, 2], [1, 0]], ['ship', 'tree', 'boat'])
     """
     n_labels, named = len(labels), labels.names is not None
     return [_as_ids(path, labels, n_labels, named) for path in paths]
@@ -37,12 +47,14 @@ def _as_ids(path: str | os.PathLike[str], labels: LabelIndex, n_labels: int, nam
     except InputError as error:
         raise InputError(error.reason, path=path) from None
     if not named or not any(label is not None and label < n_labels for label in known.values()):
-        numbers = {term: int(term) for term in terms if term.isdecimal()}
-        if not numbers or min(numbers.values()) >= n_labels:
+        numbers = {term: id_of_text(term, n_labels) for term in terms if term.isdecimal()}
+        if all(number is None for number in numbers.values()):
             use = "names or ids" if named else f"ids, from 0 to {n_labels - 1},"
             raise InputError(f"has no pair with a label of the data: use the {use} of its labels.", path=path)
-        if max(numbers.values()) >= n_labels:
-            raise InputError(f"has {max(numbers.values())}, and labels have ids from 0 to {n_labels - 1}.", path=path)
+        large = next((term for term, number in numbers.items() if number is None), None)
+        if large is not None:
+            shown = large if len(large) <= 40 else large[:37] + "..."
+            raise InputError(f"has {shown}, and labels have ids from 0 to {n_labels - 1}: correct it.", path=path)
         known |= numbers
     new = [term for term, label in known.items() if label is None]
     known |= zip(new, labels.extend(new).tolist(), strict=True) if new else ()

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
-from longtail.errors import InputError, ParameterError
+from longtail.errors import InputError
 from longtail.kernels.types import Float64, Int64
 from longtail.propensity.models import check_counts
-from longtail.validation import Integer, check
+from longtail.validation import Integer, OneOf, check
 
 if TYPE_CHECKING:
     from longtail.propensity.fitting import FittedPropensity
@@ -93,8 +93,7 @@ class PropensityPoints:
         average : {"labels", "rows"}
             What has equal weight: each label or each case.
         """
-        if average not in get_args(Average):
-            raise ParameterError("average", average, 'must be "labels" or "rows"')
+        check("average", average, OneOf(*get_args(Average)))
         check("labels_per_bin", labels_per_bin, Integer(1))
         counts, part, whole = check_counts(label_counts, n_rows), np.asarray(hits), np.asarray(support)
         usable = np.flatnonzero((counts > 0) & (whole > 0))

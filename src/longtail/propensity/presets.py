@@ -1,43 +1,14 @@
-"""The published constants A and B of each data set."""
+"""Propensity models with the published constants of data sets."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from difflib import get_close_matches
-from types import MappingProxyType
+import os
 
-from longtail.errors import ParameterError
+from longtail.data.published_constants import PRESETS, name_key
+from longtail.data.readers.mapped import is_mapped_data
+from longtail.data.registry import check_split
+from longtail.errors import ParameterError, did_you_mean
 from longtail.propensity.models import JainPropensity, Propensity
-
-_AMAZON = (0.6, 2.6)
-_WIKIPEDIA = (0.5, 0.4)
-_OTHER = (0.55, 1.5)
-
-_NAMES: dict[tuple[float, float], tuple[str, ...]] = {
-    _AMAZON: (
-        "Amazon-670K", "Amazon-3M", "AmazonTitles-670K", "AmazonTitles-3M", "LF-Amazon-131K", "LF-Amazon-1.3M",
-        "LF-AmazonTitles-131K", "LF-AmazonTitles-1.3M",
-    ),
-    _WIKIPEDIA: (
-        "WikiLSHTC-325K", "Wikipedia-LSHTC", "Wikipedia-500K", "Wiki-500K", "WikiTitles-500K", "LF-Wikipedia-500K",
-        "LF-WikiTitles-500K",
-    ),
-    _OTHER: (
-        "AmazonCat-13K", "Bibtex", "Delicious", "Delicious-200K", "EURLex-4K", "EURLex-57K", "Mediamill", "Wiki10-31K",
-        "Wikipedia-31K", "WikiSeeAlsoTitles-350K", "LF-WikiSeeAlso-320K", "LF-WikiSeeAlsoTitles-320K",
-        "debian-depends", "debian-tags", "tate-subjects",
-    ),
-}  # fmt: skip
-
-PRESETS: Mapping[str, tuple[float, float]] = MappingProxyType(
-    {name: constants for constants, names in _NAMES.items() for name in names}
-)
-"""(A, B) by data set.
-
-Jain et al. 2016 estimate them for Wikipedia and Amazon; by convention all other data sets, AmazonCat and the see-also
-sets included, use the mean of those two. For Wiki10 the paper reports A = 0.55 and B = 0.1, but all published results
-use 0.55 and 1.5.
-"""
 
 
 def preset(name: str | None, *, default: JainPropensity | None = None) -> JainPropensity:
@@ -46,7 +17,7 @@ def preset(name: str | None, *, default: JainPropensity | None = None) -> JainPr
     Parameters
     ----------
     name : str or None
-        The data set's name; case, spaces, hyphens, underscores and dots don't matter.
+        The data set's name; case, spaces and punctuation don't matter.
     default : JainPropensity, optional
         Returned for None and unknown names, which are an error without it.
 
@@ -59,15 +30,39 @@ def preset(name: str | None, *, default: JainPropensity | None = None) -> JainPr
     >>> preset("our-catalogue", default=JainPropensity(b=0.1))
     JainPropensity(b=0.1)
     """
-    if isinstance(name, str) and (known := _BY_KEY.get(_key(name))) is not None:
+    if isinstance(name, str) and (known := _BY_KEY.get(name_key(name))) is not None:
         a, b = PRESETS[known]
         return JainPropensity(a=a, b=b)
     if default is not None:
         return default
-    close = get_close_matches(_key(name), _BY_KEY, n=3) if isinstance(name, str) else []
-    hint = " or ".join(_BY_KEY[key] for key in close)
-    advice = f"did you mean {hint}?" if hint else "for other data use JainPropensity(a=0.55, b=1.5)"
-    raise ParameterError("preset", name, f"must be a data set with published constants ({advice})")
+    hint = did_you_mean(name, PRESETS, key=name_key, most=3)
+    advice = hint or ", and for other data you can use JainPropensity(a=0.55, b=1.5)"
+    raise ParameterError("preset", name, f"must be a data set with published constants{advice}")
+
+
+def published_propensity(source: str) -> JainPropensity:
+    """Return the propensity model for rows by their source, as `longtail.data.load` takes it.
+
+    Parameters
+    ----------
+    source : str
+        The name of a data set, also with a split, as in ``"debian-tags:test"``: its published constants. Files and
+        unknown names have the default ones, and so have files that are named as a data set.
+
+    Examples
+    --------
+    >>> published_propensity("LF-Amazon-131K:test")
+    JainPropensity(a=0.6, b=2.6)
+    >>> published_propensity("data/Amazon-670K")
+    JainPropensity()
+    """
+    name, _, split = source.partition(":")
+    is_file = os.path.isfile(source) or is_mapped_data(source) or "/" in name or "\\" in name
+    known = None if is_file else _BY_KEY.get(name_key(name))
+    if known is None:
+        return JainPropensity()
+    check_split(split or "train", known)
+    return preset(known)
 
 
 def get_propensity(propensity: Propensity | str | None) -> Propensity:
@@ -89,8 +84,4 @@ def get_propensity(propensity: Propensity | str | None) -> Propensity:
     raise ParameterError("propensity", propensity, "must be a Propensity, the name of a data set, or None")
 
 
-def _key(name: str) -> str:
-    return "".join(filter(str.isalnum, name.casefold()))
-
-
-_BY_KEY = {_key(name): name for name in PRESETS}
+_BY_KEY = {name_key(name): name for name in PRESETS}

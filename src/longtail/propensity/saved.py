@@ -58,7 +58,16 @@ def write_propensity(propensity: JainPropensity, path: str | os.PathLike[str]) -
 
 
 def read_propensity(path: str | os.PathLike[str]) -> JainPropensity:
-    """Read a model from a JSON file with ``a`` and ``b``; other keys are ignored."""
+    """Read a model from a JSON file with ``a`` and ``b``; other keys are ignored.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp(), "ours.json")
+    >>> _ = path.write_text('{"a": 0.5, "b": 0.4}')
+    >>> read_propensity(path)
+    JainPropensity(a=0.5, b=0.4)
+    """
     with ByteReader(path) as stream:
         data = stream.readall()
     try:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from longtail.errors import ParameterError
+from longtail.propensity.presets import published_propensity as published_propensity
 
 if TYPE_CHECKING:
     from longtail.learners import Learner, TextLearner
@@ -122,15 +122,3 @@ def dialled(learner: Learner, tail: float | str | None, propensity: JainPropensi
     if isinstance(learner, TailDial):
         return learner.set_params(tail=tail, first=None)
     return TailDial(learner=learner, tail=tail, propensity=propensity)  # type: ignore[arg-type]
-
-
-def published_propensity(source: str) -> JainPropensity:
-    """Return the propensity model with the constants of a data set, or the default ones for a file."""
-    from longtail.data.registry import parse_name
-    from longtail.propensity import JainPropensity
-
-    named = None if Path(source).is_file() else parse_name(source)
-    if named is None:
-        return JainPropensity()
-    a, b = named[0].propensity
-    return JainPropensity(a=a, b=b)

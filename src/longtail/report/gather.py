@@ -12,7 +12,6 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from longtail.data import Dataset
-from longtail.data.label_index import LabelIndex
 from longtail.errors import InputError, ParameterError
 from longtail.metrics import (
     Evaluator,
@@ -273,9 +272,7 @@ def _results(
     evaluator = Evaluator(len(counts), inverse_propensity=inverse, ks=KS).update(top, Y)
     labels = evaluator.per_label(KS[-1])
     norms, embeddings = label_norms(model.learner), model.label_embeddings
-    aligned = LabelIndex(model.label_names, model.n_labels)
-    aligned.align(dataset.Y, dataset.label_names, extend=True)
-    names = aligned.names or dataset.label_names
+    names = model.labels.extended(dataset.label_names).names or dataset.label_names
     recorded = _recorded(top, Y)
     scores = score_curve(top.scores, recorded)
     calibrated = top if model.calibration is None else model.calibration.probabilities(top)

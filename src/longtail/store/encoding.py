@@ -22,6 +22,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from longtail.config import without_run_settings
+from longtail.data.hierarchy import Hierarchy
 from longtail.errors import ModelError
 from longtail.runtime.tensors import Tensors
 from longtail.store.files import FileReader, FileWriter
@@ -66,7 +67,7 @@ def encode(value: Any, name: str, files: FileWriter) -> Any:
         return {
             "dict": {key: encode(item, f"{name}.{index}", files) for index, (key, item) in enumerate(value.items())}
         }
-    if hasattr(value, "get_params") and not isinstance(value, type):
+    if (hasattr(value, "get_params") and not isinstance(value, type)) or isinstance(value, Hierarchy):
         return _encode_object(value, name, files)
     raise ModelError(
         f"{name} is a {type(value).__name__}, which a model can't hold: "
@@ -108,7 +109,7 @@ def _encode_array(array: Any, name: str, files: FileWriter) -> dict[str, Any]:
 def _encode_sparse(matrix: Any, name: str, files: FileWriter) -> dict[str, Any]:
     is_array = isinstance(matrix, sp.sparray)
     if (matrix.format, is_array) not in _SPARSE:
-        raise ModelError(f"{name} is a sparse matrix in {matrix.format} form: bring it into csr or csc first.")
+        raise ModelError(f"{name} is a sparse matrix in {matrix.format} form: convert it to csr or csc first.")
     return {
         "sparse": matrix.format,
         "is_array": is_array,
@@ -136,13 +137,16 @@ def _encode_object(value: Any, name: str, files: FileWriter) -> dict[str, Any]:
     cls = type(value)
     encoded: dict[str, Any] = {"object": name_of(cls)}
     encoded["params"] = {
-        key: encode(item, f"{name}.{key}", files)
-        for key, item in without_run_settings(value.get_params(deep=False)).items()
+        key: encode(item, f"{name}.{key}", files) for key, item in without_run_settings(_params_of(value)).items()
     }
     state = {key: getattr(value, key) for key in stored_attributes(cls) if hasattr(value, key)}
     if state:
         encoded["state"] = {key: encode(item, f"{name}.{key}", files) for key, item in state.items()}
     return encoded
+
+
+def _params_of(value: Any) -> dict[str, Any]:
+    return dict(vars(value)) if isinstance(value, Hierarchy) else value.get_params(deep=False)
 
 
 def _decode_object(value: dict[str, Any], files: FileReader) -> Any:

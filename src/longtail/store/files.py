@@ -116,7 +116,7 @@ class FileReader:
         path = self._path(file_name)
         try:
             texts = json.loads(path.read_bytes().decode("utf-8", "surrogatepass"))
-        except ValueError:
+        except (ValueError, RecursionError):
             raise _damaged(path, "is not a readable list of texts") from None
         if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
             raise _damaged(path, "is not a list of texts")

@@ -74,7 +74,7 @@ def model_checksum(path: Path) -> str:
 def _usable(path: Path) -> Iterator[None]:
     try:
         yield
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise ModelError(f"{path / MANIFEST} is not a usable model: {error}.") from error
 
 
@@ -126,7 +126,7 @@ def _read_manifest(path: Path) -> dict[str, Any]:
         manifest = json.loads(text)
     except FileNotFoundError:
         raise ModelError(f"{path} has no {MANIFEST}, so it is not a longtail model.") from None
-    except ValueError:
+    except (ValueError, RecursionError):
         raise ModelError(
             f"{path / MANIFEST} is truncated or damaged: copy the model again or train it again."
         ) from None

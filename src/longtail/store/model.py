@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from os import PathLike
@@ -425,8 +425,12 @@ class Model:
 
     def _ids(self, name: str, labels: Any) -> Any:
         """Return labels as ids if any is given by name; the learner checks ids itself."""
+        if isinstance(labels, Iterable) and not isinstance(labels, str | np.ndarray):
+            labels = list(labels)
         has_names = isinstance(labels, str) or (
-            self.label_names is not None and labels is not None and any(isinstance(label, str) for label in labels)
+            self.label_names is not None
+            and isinstance(labels, Iterable)
+            and any(isinstance(label, str) for label in labels)
         )
         return self.labels.ids_of(labels, name) if has_names else labels
 
@@ -437,5 +441,15 @@ def _embedded(learner: Learner) -> Any:
 
 
 def load(path: str | PathLike[str], *, verify: bool = False) -> Model:
-    """Load a saved model; the same as `Model.load`."""
+    """Load a saved model; the same as `Model.load`.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from longtail import Popularity
+    >>> path = tempfile.mkdtemp() + "/model"
+    >>> Model(Popularity().fit([[1], [2]], [[0, 1], [1, 1]]), label_names=["rare", "common"]).save(path)
+    >>> load(path).label_names
+    ['rare', 'common']
+    """
     return Model.load(path, verify=verify)

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from longtail.errors import ModelError
 
 _ROOMS = {
+    "data": "Hierarchy",
     "features": "TextEmbedding Tfidf TfidfEmbedding Tokens",
     "propensity": "FittedPropensity GivenPropensity JainPropensity",
     "losses": "Hinge Logistic Rebalanced SquaredHinge Surrogate Unbiased UnbiasedRebalanced ZeroOne",

@@ -10,10 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from longtail import LabelTree
-from longtail.data import read_hierarchy
+from longtail.data import Hierarchy, read_hierarchy
 from longtail.errors import ParameterError
 from longtail.learners.label_trees.forest import Branches, LabelForest
 from longtail.learners.label_trees.given import branches_from_pairs
+from tests.learners.contract import assert_same, small_data
 
 
 def none_left(labels):
@@ -218,3 +219,24 @@ def test_from_a_file_to_a_forest(tmp_path):
     tree = branches_from_pairs(read_hierarchy(path).pairs(names), range(5), flat, n_labels=5)
     assert shape(tree) == ([], [([0], []), ([1, 2, 3], []), ([4], [])])
     assert LabelForest.from_branches([tree]).n_levels == 2
+
+
+def test_a_hierarchy_of_label_ids_is_a_tree_as_it_is():
+    X, Y = small_data()
+    n_labels = Y.shape[1]
+    names = (*map(str, range(n_labels)), "even", "odd", "all")
+    pairs = [(label, n_labels + label % 2) for label in range(n_labels)] + [
+        (n_labels, n_labels + 2),
+        (n_labels + 1, n_labels + 2),
+    ]
+    hierarchy = Hierarchy(names, (None,) * len(names), np.array(pairs, np.int32))
+    given = hierarchy.pairs(names[:n_labels])
+    one, other = (LabelTree(tree=tree).fit(X, Y).predict_topk(X, 5) for tree in (hierarchy, given))
+    assert_same(one, other)
+
+
+def test_a_hierarchy_of_names_is_matched_by_hand():
+    X, Y = small_data()
+    towns = Hierarchy(("Italy", "Rome"), (None, None), np.array([[1, 0]], np.int32))
+    with pytest.raises(ParameterError, match=r"tree must have label ids among its concepts.*pairs\(label_names\)"):
+        LabelTree(tree=towns).fit(X, Y)

@@ -9,7 +9,6 @@ import scipy.sparse as sp
 
 from longtail import LabelTree, Model, load, resumable
 from longtail.config import config_context
-from longtail.data import Hierarchy
 from longtail.errors import InputError, ParameterError
 from longtail.learners.label_trees.chunks import DENSE_FROM
 from longtail.runtime.block_file import BlockFile
@@ -301,10 +300,9 @@ def test_the_error_for_a_wrong_loss_lists_the_losses_of_trees(loss):
         Path("facets.tsv"),
         {"Rome": "Italy"},
         {f"town {number}": "Italy" for number in range(999)},
-        Hierarchy(("a", "b"), (None, None), np.array([[1, 0]], np.int32)),
         7,
     ],
-    ids=["name", "path", "mapping", "long mapping", "hierarchy", "number"],
+    ids=["name", "path", "mapping", "long mapping", "number"],
 )
 def test_the_error_for_other_input_says_how_to_give_pairs(tree):
     X, Y = small_data()

@@ -354,6 +354,8 @@ def test_models_are_kept_whole(tmp_path):
         {"encoder": "bert"},
         {"head": 3},
         {"label_texts": "names"},
+        {"label_texts": 5},
+        {"head": AdaptiveHead(), "label_texts": 5},
         {"weighting": "heavy"},
         {"random_state": -1},
         {"encoder": CNN(kernel_sizes=())},

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,7 +15,7 @@ from longtail.data.readers.npz import npz_prefix, read_npz, write_npz
 from longtail.data.readers.xc import convert_xc, read_xc, write_xc
 from longtail.data.registry import DatasetInfo, names, parse_name
 from longtail.data.streams import ByteReader, split_suffix
-from longtail.errors import InputError
+from longtail.errors import InputError, did_you_mean
 
 ACCEPTED = (
     "XC text (.txt, .xc) and JSONL (.jsonl, .ndjson), both also with .gz, .xz or .zst, "
@@ -198,9 +197,8 @@ def _named(dataset: Dataset, label_names: Sequence[str] | None, path: str) -> Da
 def _not_there(path: str) -> str:
     if os.path.isdir(path):
         return f"is a directory without a data.json: give a file in it; accepted: {ACCEPTED}."
-    known = {name.lower(): name for name in names()}
-    if path.partition(":")[0].lower() in known:
+    name = path.partition(":")[0]
+    if name.lower() in map(str.lower, names()):
         return "there is no such file; give a file, not the name of a data set."
-    close = difflib.get_close_matches(path.partition(":")[0].lower(), known, n=1, cutoff=0.6)
-    hint = f"did you mean the data set {known[close[0]]}?" if close else f"known are {', '.join(names())}."
-    return f"there is no such file, and no data set of that name: {hint}"
+    hint = did_you_mean(name, names(), key=str.lower) or f": known are {', '.join(names())}"
+    return f"there is no such file, and no data set of that name{hint}."

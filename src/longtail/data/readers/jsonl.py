@@ -131,8 +131,7 @@ def write_jsonl(dataset: Dataset, path: str | os.PathLike[str]) -> None:
     """
     if dataset.texts is None:
         raise InputError("JSONL needs texts, this data set has only features: save it as .txt or .npz.", path=path)
-    names = dataset.label_names or [str(label) for label in range(dataset.n_labels)]
-    Y = dataset.Y
+    names, Y = dataset.labels.all_shown(), dataset.Y
     with write_whole(path) as file:
         for row, text in enumerate(dataset.texts):
             labels = [names[label] for label in Y.indices[Y.indptr[row] : Y.indptr[row + 1]]]

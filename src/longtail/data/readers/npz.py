@@ -71,6 +71,14 @@ def write_npz(dataset: Dataset, path: str | os.PathLike[str]) -> None:
         With features; texts have no place in this format.
     path : path-like
         NAME, ``NAME.npz`` or ``NAME.X.npz``: the files are ``NAME.X.npz``, ``NAME.Y.npz`` and ``NAME.labels.txt``.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = tempfile.mkdtemp()
+    >>> write_npz(Dataset([[0, 1.5]], [[1, 0]], label_names=["cat", "dog"]), f"{folder}/toy.npz")
+    >>> sorted(os.listdir(folder))
+    ['toy.X.npz', 'toy.Y.npz', 'toy.labels.txt']
     """
     if dataset.X is None:
         raise InputError("npz needs features, this data set has only texts: save it as .jsonl.", path=path)

@@ -13,7 +13,7 @@ from xml.parsers import expat
 from longtail.data.streams import ByteReader, decoded, read_text
 from longtail.errors import InputError
 
-Path = str | os.PathLike[str]
+AnyPath = str | os.PathLike[str]
 Syntax = Literal["xml", "ntriples", "turtle"]
 
 LINKS = ("broader", "narrower", "topConceptOf", "hasTopConcept")
@@ -33,7 +33,7 @@ class Statement(NamedTuple):
     line: int
 
 
-def read_statements(path: Path, syntax: Syntax) -> Iterator[Statement]:
+def read_statements(path: AnyPath, syntax: Syntax) -> Iterator[Statement]:
     """Yield the statements of a plain or compressed file with a property in `LINKS` or `TEXTS`.
 
     Ids of blank nodes begin with ``_:``.
@@ -90,7 +90,7 @@ _TRIPLE = re.compile(
 )
 
 
-def _ntriples_statements(path: Path) -> Iterator[Statement]:
+def _ntriples_statements(path: AnyPath) -> Iterator[Statement]:
     statements = _Statements()
     with ByteReader(path) as raw, BufferedReader(raw) as stream:
         for line, data in enumerate(stream, 1):
@@ -113,7 +113,7 @@ _ESCAPE = re.compile(r"\\(u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{8}|.)", re.DOTALL)
 _ESCAPES = {"t": "\t", "b": "\b", "n": "\n", "r": "\r", "f": "\f"}
 
 
-def _unescape(text: str, path: Path, line: int) -> str:
+def _unescape(text: str, path: AnyPath, line: int) -> str:
     """Replace the escape sequences of a text by their characters."""
     try:
         return _ESCAPE.sub(_character, text) if "\\" in text else text
@@ -146,7 +146,7 @@ _TOKEN = re.compile(
 )
 
 
-def _turtle_statements(path: Path) -> Iterator[Statement]:
+def _turtle_statements(path: AnyPath) -> Iterator[Statement]:
     try:
         yield from _Turtle(read_text(path), path).read()
     except RecursionError:
@@ -156,7 +156,7 @@ def _turtle_statements(path: Path) -> Iterator[Statement]:
 class _Turtle:
     """Parser of one Turtle file: recursive descent with one token of look-ahead."""
 
-    def __init__(self, text: str, path: Path) -> None:
+    def __init__(self, text: str, path: AnyPath) -> None:
         self.text, self.path = text, path
         self.prefixes: dict[str, str] = {}
         self.base = ""
@@ -310,7 +310,7 @@ class _Turtle:
 _PIECE = 1 << 16
 
 
-def _xml_statements(path: Path) -> Iterator[Statement]:
+def _xml_statements(path: AnyPath) -> Iterator[Statement]:
     parser = _RdfXml()
     with ByteReader(path) as stream:
         piece: bytes | None = b" "
@@ -340,7 +340,7 @@ class _RdfXml:
         self.parser.EndElementHandler = self.end
         self.parser.CharacterDataHandler = self.characters
 
-    def feed(self, piece: bytes, path: Path) -> None:
+    def feed(self, piece: bytes, path: AnyPath) -> None:
         try:
             self.parser.Parse(piece, not piece)
         except expat.ExpatError as error:

@@ -267,7 +267,7 @@ class _Parser:
     def _check_count(self) -> None:
         rows, found = self.shape[0], self._line() - 2
         if found != rows:
-            self._fail(f"the header has {rows} rows, but the file {found}: it may be truncated.", 1)
+            self._fail(f"the header has {rows} rows, but the file has {found}: it may be truncated.", 1)
 
     def run(self) -> Dataset:
         self._read()

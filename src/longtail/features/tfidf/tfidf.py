@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 
-from longtail.errors import InputError, ParameterError
+from longtail.errors import InputError
 from longtail.features.texts import TextInput, as_texts
 from longtail.features.tfidf.terms import Lookup, Reading, find_rows, make_lookup, read_rows
 from longtail.features.tfidf.vocabulary import Vocabulary
@@ -20,7 +20,7 @@ from longtail.features.tfidf.words import Bytes, Ids, Offsets, as_utf8, characte
 from longtail.kernels.jit import kernel
 from longtail.kernels.types import Float32, Float64, Int64
 from longtail.runtime.pool import StopFlag, run_blocks
-from longtail.validation import Boolean, Constraint, Integer, OneOf, Optional, Validated
+from longtail.validation import Boolean, Constraint, Integer, IntegerRange, OneOf, Optional, Validated
 
 _CHUNK_CHARACTERS = 2_000_000
 _LOGARITHMS = np.log(np.maximum(np.arange(256), 1))
@@ -30,7 +30,7 @@ _IDF: dict[str, Callable[[int, Int64], Float64]] = {
     "smooth": lambda n_rows, rows: np.log((1 + n_rows) / (1 + rows)) + 1,
     "none": lambda n_rows, rows: np.ones(len(rows)),
 }
-Part = tuple[Ids, Float32, Offsets]
+WeighedRows = tuple[Ids, Float32, Offsets]
 
 
 class Tfidf(TextInput, Validated, BaseEstimator):
@@ -90,6 +90,7 @@ class Tfidf(TextInput, Validated, BaseEstimator):
     n_rows_: int
 
     _constraints: ClassVar[Mapping[str, Constraint]] = {
+        "ngram_range": IntegerRange(),
         "min_df": Integer(1),
         "max_features": Optional(Integer(1)),
         "sublinear_tf": Boolean(),
@@ -128,7 +129,7 @@ class Tfidf(TextInput, Validated, BaseEstimator):
         """Fit to training texts and return their features: the same as ``fit(texts).transform(texts)``, but faster."""
         pending, columns = self._fit(texts, keep=True)
 
-        def weigh(index: int, stop: StopFlag) -> Part:
+        def weigh(index: int, stop: StopFlag) -> WeighedRows:
             ids, offsets, terms = pending[index]
             pending[index] = _DONE
             return self._weigh(ids, offsets, columns[terms], self.idf_)
@@ -142,7 +143,7 @@ class Tfidf(TextInput, Validated, BaseEstimator):
         lookup, idf = self._prepare()
         tables = character_tables(bool(self.lowercase))
 
-        def read(chunk: Sequence[str], stop: StopFlag) -> Part:
+        def read(chunk: Sequence[str], stop: StopFlag) -> WeighedRows:
             text = as_utf8(chunk, self.lowercase)
             found = find_rows(*text, *tables, self._longest, lookup.words, lookup.starts, lookup.slots, stop)
             return self._weigh(*found, lookup.columns, idf)
@@ -201,12 +202,6 @@ class Tfidf(TextInput, Validated, BaseEstimator):
         columns[order] = np.arange(len(order), dtype=np.int32)
         return pending, columns
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        sizes = tuple(self.ngram_range) if isinstance(self.ngram_range, list | tuple) else ()
-        if not (len(sizes) == 2 and all(map(Integer(1).accepts, sizes)) and sizes[0] <= sizes[1]):
-            raise ParameterError("ngram_range", self.ngram_range, "must be two integers, such as (1, 2)")
-
     @property
     def _longest(self) -> int:
         return int(self.ngram_range[1])
@@ -226,14 +221,14 @@ class Tfidf(TextInput, Validated, BaseEstimator):
             self._prepared = (self.term_bytes_, lookup, idf)
         return lookup, idf
 
-    def _weigh(self, ids: Ids, offsets: Offsets, columns: Ids, idf: Float32) -> Part:
+    def _weigh(self, ids: Ids, offsets: Offsets, columns: Ids, idf: Float32) -> WeighedRows:
         return _weigh_rows(ids, offsets, columns, idf, bool(self.sublinear_tf), bool(self.l2))
 
 
 _DONE = np.empty(0, np.int32), np.zeros(1, np.int64), np.empty(0, np.int32)
 
 
-def _stack(parts: list[Part], n_features: int) -> sp.csr_array:
+def _stack(parts: list[WeighedRows], n_features: int) -> sp.csr_array:
     """Concatenate chunks of rows, freeing each as it is copied."""
     if len(parts) == 1:
         indices, data, indptr = parts[0]
@@ -267,7 +262,7 @@ def _cut(texts: list[str]) -> list[Sequence[str]]:
 
 
 @kernel
-def _weigh_rows(ids: Ids, offsets: Offsets, columns: Ids, idf: Float32, sublinear: bool, l2: bool) -> Part:
+def _weigh_rows(ids: Ids, offsets: Offsets, columns: Ids, idf: Float32, sublinear: bool, l2: bool) -> WeighedRows:
     """Compute the tf-idf values of each row; return sorted columns, values and row offsets."""
     n_rows = len(offsets) - 1
     indices = np.empty(len(ids), np.int32)

@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from longtail.data.hierarchy import Hierarchy, find_cycle, format_cycle
-from longtail.errors import ParameterError
+from longtail.data.label_index import LabelIndex
+from longtail.errors import InputError, ParameterError
 from longtail.kernels.types import Int32, Int64
 from longtail.learners.label_trees.forest import Branches
 
@@ -76,14 +77,14 @@ def branches_from_pairs(
 
 
 def check_pairs(tree: Any) -> None:
-    """Refuse trees that are not lists of pairs: a file name, a mapping, a hierarchy whose labels are not matched.
+    """Refuse what is neither a hierarchy nor a list of pairs, such as a file name or a mapping.
 
     Examples
     --------
     >>> check_pairs([(0, "Italy"), (1, "Italy")])
     """
-    if tree is None or (
-        isinstance(tree, Iterable) and not isinstance(tree, str | bytes | os.PathLike | Mapping | Hierarchy)
+    if isinstance(tree, Hierarchy | None) or (
+        isinstance(tree, Iterable) and not isinstance(tree, str | bytes | os.PathLike | Mapping)
     ):
         return
     raise ParameterError(
@@ -92,6 +93,28 @@ def check_pairs(tree: Any) -> None:
         "must be a list of pairs (child, parent); to read a file use --tree FILE, or in Python "
         "read_hierarchy(path).pairs(label_names)",
     )
+
+
+def pairs_of(tree: Any, n_labels: int) -> list[Any] | None:
+    """Return the pairs of a given tree: of a hierarchy, those with its concepts matched with the label ids.
+
+    Examples
+    --------
+    >>> towns = Hierarchy(("Italy", "0", "1"), (None,) * 3, np.array([[1, 0], [2, 0]], np.int32))
+    >>> pairs_of(towns, n_labels=2)
+    [(0, 'Italy'), (1, 'Italy')]
+    """
+    if not isinstance(tree, Hierarchy):
+        return None if tree is None else list(tree)
+    try:
+        return list(tree.pairs(LabelIndex(n_labels=n_labels).all_shown()))
+    except InputError:
+        raise ParameterError(
+            "tree",
+            _Shown(f"a hierarchy of {len(tree.names):,} concepts"),
+            "must have label ids among its concepts; where these are label names, give "
+            "hierarchy.pairs(label_names) instead",
+        ) from None
 
 
 class _Shown(str):

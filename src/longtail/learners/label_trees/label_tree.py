@@ -21,7 +21,7 @@ from longtail.learners.label_trees.chunk_weights import PRECISIONS, ChunkWeights
 from longtail.learners.label_trees.estimate import estimate_nodes
 from longtail.learners.label_trees.explaining import explain_label
 from longtail.learners.label_trees.forest import Branches, LabelForest
-from longtail.learners.label_trees.given import branches_from_pairs, check_pairs
+from longtail.learners.label_trees.given import branches_from_pairs, check_pairs, pairs_of
 from longtail.learners.label_trees.insertion import insert_labels
 from longtail.learners.label_trees.node_training import NodeTrainer
 from longtail.learners.label_trees.overlap import with_overlap
@@ -84,9 +84,9 @@ class LabelTree(Learner):
         Maximum number of levels under the root, even if leaves then exceed `leaf_size`.
     overlap : float
         Share of the labels that are put into a second leaf: those that lie closest to another one.
-    tree : list of pairs, optional
-        Your own tree instead of clustering: pairs (child, parent), where labels are ids and other concepts are strings.
-        Labels without a pair are clustered.
+    tree : list of pairs, or Hierarchy, optional
+        Your own tree instead of clustering: pairs (child, parent), where labels are ids and other concepts are strings;
+        or a hierarchy whose concepts are label ids. Labels without a pair are clustered.
     loss : {"squared-hinge", "logistic"} or Loss
     C : float
         Inverse regularisation strength: the larger, the closer the fit to the training rows.
@@ -337,7 +337,7 @@ class LabelTree(Learner):
     def _partition(self, X: sp.csr_array, Y: sp.csr_array, scales: Float64) -> LabelForest:
         """Partition the labels that occur."""
         present = np.flatnonzero(np.bincount(Y.indices, minlength=Y.shape[1])).astype(np.int32)
-        pairs = None if self.tree is None else list(self.tree)
+        pairs = pairs_of(self.tree, Y.shape[1])
 
         @cache
         def points() -> Any:

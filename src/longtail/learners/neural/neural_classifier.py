@@ -33,7 +33,7 @@ from longtail.runtime.progress import show_progress
 from longtail.runtime.task import current_engine
 from longtail.runtime.tensors import Tensors
 from longtail.topk import TopK
-from longtail.validation import SEED, Boolean, Constraint, Integer, Number, OneOf, Optional
+from longtail.validation import SEED, Boolean, Constraint, Integer, Number, OneOf, Optional, as_list
 from longtail.weighting import Weighting, get_weighting
 
 if TYPE_CHECKING:
@@ -229,12 +229,11 @@ class NeuralClassifier(NeuralRanker):
             listed = ", ".join(head.losses)
             raise ParameterError("loss", self.loss, f"must be {listed} with the head {type(head).__name__}")
         check_device(self.device)
-        if self.label_texts is not None and (isinstance(self.label_texts, str) or not head.reads_texts):
+        if self.label_texts is not None:
             if not head.reads_texts:
-                raise ParameterError(
-                    "label_texts", f"{len(self.label_texts)} texts", "must be None: the head uses none"
-                )
-            raise ParameterError("label_texts", self.label_texts, "must be a text per label")
+                raise ParameterError("label_texts", self.label_texts, "must be None: the head uses none")
+            if as_list(self.label_texts) is None:
+                raise ParameterError("label_texts", self.label_texts, "must be a text per label")
         get_weighting(self.weighting)
 
     def _fit_augmented(self, X: sp.csr_array, Y: sp.csr_array, augmentation: Augmentation) -> None:

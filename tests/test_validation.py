@@ -1,0 +1,37 @@
+"""Constraints on parameters."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from longtail import OneVsRest
+from longtail.errors import ParameterError
+from longtail.validation import IntegerRange, Integers, Number, as_list
+
+
+def test_integers_that_no_float_can_hold_are_not_numbers():
+    assert not Number(above=0).accepts(10**400)
+    with pytest.raises(ParameterError, match="C must be a number above 0"):
+        OneVsRest(C=10**400)._check_parameters()
+    with pytest.raises(ParameterError, match="got an integer of thousands of digits"):
+        OneVsRest(C=10**5000)._check_parameters()
+
+
+@pytest.mark.parametrize(
+    ("value", "accepted"), [((1, 1), True), ([1, 3], True), ((0, 1), False), ((2, 1), False), ("12", False), (5, False)]
+)
+def test_ranges_of_integers(value, accepted):
+    assert IntegerRange().accepts(value) == accepted
+
+
+def test_increasing_integers():
+    assert Integers(increasing=True).accepts(np.array([1, 6]))
+    for wrong in ([6, 1], [1, 1], [0, 1], [], "16", None, iter([1])):
+        assert not Integers(increasing=True).accepts(wrong)
+
+
+def test_iterators_are_no_sequences_because_they_are_read_once():
+    items = iter([1, 2])
+    assert as_list(items) is None
+    assert list(items) == [1, 2]
