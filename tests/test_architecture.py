@@ -91,6 +91,19 @@ def test_modules_are_of_a_readable_size(path):
     assert len(path.read_text().splitlines()) <= 500
 
 
+@every_module
+def test_functions_are_of_a_readable_size(path):
+    """Without their docstrings, which list parameters and give examples."""
+    long = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            has_docstring = ast.get_docstring(node) is not None
+            docstring = node.body[0].end_lineno - node.body[0].lineno + 1 if has_docstring else 0
+            if node.end_lineno - node.lineno + 1 - docstring > 60:
+                long.append(node.name)
+    assert not long
+
+
 def test_tests_are_of_a_readable_size():
     """Where the repository is at hand, and not only what was installed."""
     files = [*Path(__file__).parent.rglob("*.py"), *(Path(__file__).parents[1] / "benchmarks").glob("*.py")]

@@ -61,6 +61,13 @@ class Learner(Validated, PredictionMixin, WithJobs, BaseEstimator):
         Training rows, those without labels included.
     label_counts_ : ndarray of int64, shape (n_labels_,)
         Training rows of each label.
+
+    Examples
+    --------
+    >>> from longtail import OneVsRest
+    >>> learner = OneVsRest().fit([[1, 0], [0, 1], [1, 1]], [[1, 0], [0, 1], [1, 1]])
+    >>> learner.predict_topk([[1, 0]], k=2).labels, learner.label_counts_
+    (array([[0, 1]], dtype=int32), array([2, 2]))
     """
 
     _stored: ClassVar[tuple[str, ...]] = ("n_features_in_", "n_labels_", "n_rows_", "label_counts_")

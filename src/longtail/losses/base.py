@@ -39,6 +39,13 @@ class Loss(BaseEstimator, ABC):
         Whether both parts are bounded below, or above.
     linear_difference : bool
         Whether `positive` minus `negative` is linear.
+
+    Examples
+    --------
+    >>> from longtail.losses import SquaredHinge, Unbiased
+    >>> loss = Unbiased(SquaredHinge(), propensity=0.5)
+    >>> loss.positive([0.0, 2.0]), loss.negative([0.0, 2.0])
+    (array([ 1., -9.]), array([1., 9.]))
     """
 
     name: ClassVar[str]
@@ -125,6 +132,12 @@ class MarginLoss(Loss):
         Upper bound of the dual variable, in units of the cost.
     surrogate_scale : float
         Factor that makes it a tight upper bound of the 0-1 loss: the scaled loss is 1 at z = 0.
+
+    Examples
+    --------
+    >>> from longtail.losses import Hinge
+    >>> Hinge().value([-1.0, 0.0, 1.0]), Hinge().lipschitz
+    (array([2., 1., 0.]), 1.0)
     """
 
     lipschitz: ClassVar[float]

@@ -43,6 +43,12 @@ class Corrected(Loss):
     propensity : float or array-like, shape (L,)
         p, above 0 and at most 1: one for all, or one per label. With one per label, the last axis of the scores must
         be the labels.
+
+    Examples
+    --------
+    >>> from longtail.losses import Logistic
+    >>> isinstance(Surrogate(Logistic(), propensity=0.5), Corrected)
+    True
     """
 
     citation = f"{WWW_2021}, section 2."

@@ -71,6 +71,12 @@ def grank_loss(scores: Tensor, truth: Tensor, counted: Tensor | None = None, cos
         Which entries count; all by default.
     costs : Tensor, optional
         Cost of each label where it is true.
+
+    Examples
+    --------
+    >>> import torch
+    >>> grank_loss(torch.tensor([[2.0, 0.0, 0.0]]), torch.tensor([[1, 0, 0]]))
+    tensor([0.2395])
     """
     from torch.nn.functional import softplus
 

@@ -68,6 +68,12 @@ def binary_cross_entropy(scores: Tensor, truth: Tensor, costs: Tensor | float = 
         Log-odds, and 1 for the labels of a row, 0 for the others.
     costs : Tensor or float
         Cost of each label where it is true.
+
+    Examples
+    --------
+    >>> import torch
+    >>> binary_cross_entropy(torch.tensor([[0.0, 2.0]]), torch.tensor([[1.0, 0.0]]), costs=3.0)
+    tensor([[2.0794, 2.1269]])
     """
     from torch.nn.functional import softplus
 
@@ -76,7 +82,15 @@ def binary_cross_entropy(scores: Tensor, truth: Tensor, costs: Tensor | float = 
 
 
 def product_cross_entropy(gate: Tensor, inside: Tensor, truth: Tensor, costs: Tensor | float = 1.0) -> Tensor:
-    """Binary cross-entropy of a product of two probabilities, given by log-odds, computed in log space."""
+    """Binary cross-entropy of a product of two probabilities, given by log-odds, computed in log space.
+
+    Examples
+    --------
+    >>> import torch
+    >>> gate, inside = torch.tensor([[0.0]]), torch.tensor([[0.0]])  # 1/2 times 1/2
+    >>> product_cross_entropy(gate, inside, torch.tensor([[1.0]])).exp()
+    tensor([[4.]])
+    """
     import torch
     from torch.nn.functional import softplus
 

@@ -34,6 +34,13 @@ def margin_loss(
     margin : float
     hardest : int, optional
         Number of hard negatives: only the largest violations of each true label are summed; all by default.
+
+    Examples
+    --------
+    >>> import torch
+    >>> scores, places = torch.tensor([[2.0, 1.5, 0.0]]), torch.tensor([[0]])
+    >>> margin_loss(scores, places, torch.ones(1, 1), torch.tensor([[0.0, 1.0, 1.0]]), margin=1.0)
+    tensor([0.5000])
     """
     own = scores.gather(1, places)
     violations = (scores[:, None] - own[:, :, None] + margin).relu() * others[:, None]

@@ -19,6 +19,12 @@ def softmax_loss(scores: Tensor, truth: Tensor, costs: Tensor) -> Tensor:
         `truth` is 1 for the labels of a row and 0 for the others.
     costs : Tensor, shape (labels,)
         Cost of each label where it is true.
+
+    Examples
+    --------
+    >>> import torch
+    >>> softmax_loss(torch.zeros(1, 4), torch.tensor([[1.0, 0.0, 0.0, 0.0]]), torch.ones(4))
+    tensor(1.3863)
     """
     own = truth / truth.sum(dim=1, keepdim=True).clamp(min=1)
     return -(scores.log_softmax(dim=1) * own * costs).sum()

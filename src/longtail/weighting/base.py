@@ -89,6 +89,12 @@ class Weighting(Validated, BaseEstimator, ABC):
     ----------
     name : str
         Name for `get_weighting`.
+
+    Examples
+    --------
+    >>> from longtail.weighting import ClassBalanced
+    >>> ClassBalanced(beta=0.9).costs([1, 10, 100], n_rows=1000).positive.round(2)
+    array([1.  , 0.15, 0.1 ], dtype=float32)
     """
 
     name: ClassVar[str]
@@ -132,6 +138,12 @@ class PropensityWeighting(Weighting):
         The model of p, or a data set's name for its preset; None is ``JainPropensity()``.
     rescale : bool
         Scale the positive costs to mean 1 (`Costs.rescaled`); the published neural models do, DiSMEC doesn't.
+
+    Examples
+    --------
+    >>> from longtail.weighting import PW
+    >>> PW(propensity="Bibtex").costs([1, 100], n_rows=4880).positive.round(1)
+    array([16.,  3.], dtype=float32)
     """
 
     def __init__(self, *, propensity: Propensity | str | None = None, rescale: bool = False) -> None:

@@ -12,6 +12,7 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 
+from longtail.config import WithJobs
 from longtail.errors import InputError
 from longtail.features.texts import TextInput, as_texts
 from longtail.features.tfidf.terms import Lookup, Reading, find_rows, make_lookup, read_rows
@@ -33,7 +34,7 @@ _IDF: dict[str, Callable[[int, Int64], Float64]] = {
 WeighedRows = tuple[Ids, Float32, Offsets]
 
 
-class Tfidf(TextInput, Validated, BaseEstimator):
+class Tfidf(TextInput, Validated, WithJobs, BaseEstimator):
     """Turn texts into rows of tf-idf features.
 
     Tokens are those of scikit-learn's TfidfVectorizer: two or more letters, digits or underscores of any script,
@@ -57,7 +58,7 @@ class Tfidf(TextInput, Validated, BaseEstimator):
     l2 : bool
         Normalise rows to length 1.
     n_jobs : int, optional
-        Number of threads.
+        Threads; None as `longtail.config_context` says.
 
     Attributes
     ----------
@@ -83,6 +84,7 @@ class Tfidf(TextInput, Validated, BaseEstimator):
     """
 
     _stored: ClassVar[tuple[str, ...]] = ("term_bytes_", "term_offsets_", "idf_", "n_rows_")
+    _working: ClassVar[frozenset[str]] = frozenset({"_fit", "fit_transform", "transform"})
 
     term_bytes_: Bytes
     term_offsets_: Offsets
@@ -135,7 +137,7 @@ class Tfidf(TextInput, Validated, BaseEstimator):
             return self._weigh(ids, offsets, columns[terms], self.idf_)
 
         chunks = range(len(pending))
-        parts = list(run_blocks(weigh, chunks, threads=self.n_jobs, description="weighing terms", unit="chunks"))
+        parts = list(run_blocks(weigh, chunks, description="weighing terms", unit="chunks"))
         return _stack(parts, len(self.idf_))
 
     def transform(self, texts: Iterable[str]) -> sp.csr_array:
@@ -151,7 +153,7 @@ class Tfidf(TextInput, Validated, BaseEstimator):
         chunks = _cut(as_texts(texts))
         if len(chunks) == 1:  # starting threads takes longer than a short text
             return _stack([read(chunks[0], np.zeros(1, np.uint8))], len(idf))
-        parts = list(run_blocks(read, chunks, threads=self.n_jobs, description="reading texts", unit="chunks"))
+        parts = list(run_blocks(read, chunks, description="reading texts", unit="chunks"))
         return _stack(parts, len(idf))
 
     def feature_names(self) -> list[str]:
@@ -183,7 +185,7 @@ class Tfidf(TextInput, Validated, BaseEstimator):
         vocabulary = Vocabulary()
         pending = []
         chunks = _cut(texts)
-        for reading in run_blocks(read, chunks, threads=self.n_jobs, description="reading texts", unit="chunks"):
+        for reading in run_blocks(read, chunks, description="reading texts", unit="chunks"):
             terms = vocabulary.add(reading)
             if keep:
                 pending.append((reading.ids, reading.offsets, terms))

@@ -206,6 +206,11 @@ class BiLSTM(_WordEncoder):
         Dropout of the word vectors and of the states.
     train_vectors : bool
         Whether the word vectors are trained.
+
+    Examples
+    --------
+    >>> BiLSTM(hidden_size=64, num_layers=2)
+    BiLSTM(hidden_size=64, num_layers=2)
     """
 
     _constraints: ClassVar[Mapping[str, Constraint]] = {
@@ -258,6 +263,11 @@ class CNN(_WordEncoder):
         Width of the vector of a text.
     dropout : float
         Dropout of the word vectors.
+
+    Examples
+    --------
+    >>> CNN(kernel_sizes=(2, 4), n_filters=64)
+    CNN(kernel_sizes=(2, 4), n_filters=64)
     """
 
     _constraints: ClassVar[Mapping[str, Constraint]] = {

@@ -135,6 +135,11 @@ class RankingHead(Head):
         Whether the weight of the ranker's loss rises over the epochs, as in X-GRank; equal weights otherwise.
     dropout : float
         Dropout of the text vector.
+
+    Examples
+    --------
+    >>> RankingHead(cluster_size=32, retrieved=16)
+    RankingHead(cluster_size=32, retrieved=16)
     """
 
     _constraints: ClassVar[Mapping[str, Constraint]] = {
@@ -226,6 +231,11 @@ class AttentionHead(Head):
         Maximum labels per cluster.
     top_k : int
         Clusters passed on to the level below.
+
+    Examples
+    --------
+    >>> AttentionHead(flat_below=1000)
+    AttentionHead(flat_below=1000)
     """
 
     reads_states = True
@@ -300,6 +310,11 @@ class AdaptiveHead(Head):
     shrink : int
         The layer of each further cluster is this many times narrower than the one before.
     dropout : float
+
+    Examples
+    --------
+    >>> AdaptiveHead(n_clusters=3)
+    AdaptiveHead(n_clusters=3)
     """
 
     losses = ("bce",)
