@@ -125,3 +125,9 @@ class TestTextLearner(LearnerContract):
     def test_wrong_parameters_of_the_parts_are_refused_before_work(self):
         with pytest.raises(ParameterError, match="ngram_range"):
             TextLearner(features=Tfidf(ngram_range=(0, 1)), learner=Popularity()).fit(["x"], [[1], [0]])
+
+
+@pytest.mark.parametrize("features", [5, ["tfidf"], Popularity()], ids=repr)
+def test_features_of_another_kind_are_refused(features):
+    with pytest.raises(ParameterError, match=r"^features must be Tfidf, TfidfEmbedding, Tokens, None, or one of tfidf"):
+        TextLearner(features=features).fit(["a car", "a bus"], [[1, 0], [0, 1]])

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import re
 from collections.abc import Callable, Iterable
-from difflib import get_close_matches
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -21,16 +22,15 @@ if TYPE_CHECKING:
 
 Number = TypeVar("Number", int, float)
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
-_PYTHON = {"None": None, "True": True, "False": False}
 
 
 def parse_settings(settings: Iterable[str]) -> dict[str, Any]:
-    """Read ``name=value`` pairs: values are JSON, None, True, False or else text; a dot leads to a nested parameter.
+    """Read ``name=value`` pairs: values are JSON or Python literals, or else text; a dot leads to a nested parameter.
 
     Examples
     --------
-    >>> parse_settings(["C=0.5", "weighting.beta=0.99", "loss=hinge"])
-    {'C': 0.5, 'weighting__beta': 0.99, 'loss': 'hinge'}
+    >>> parse_settings(["C=0.5", "weighting.beta=0.99", "loss=hinge", "features.ngram_range=(1, 2)"])
+    {'C': 0.5, 'weighting__beta': 0.99, 'loss': 'hinge', 'features__ngram_range': (1, 2)}
     """
     parsed: dict[str, Any] = {}
     for setting in settings:
@@ -40,11 +40,18 @@ def parse_settings(settings: Iterable[str]) -> dict[str, Any]:
             raise ParameterError("--set", setting, "must be name=value")
         if name in parsed:
             raise ParameterError("--set", setting, f"must give {name} only once")
-        try:
-            parsed[name] = json.loads(text)
-        except ValueError:
-            parsed[name] = _PYTHON.get(text.strip(), text.strip())
+        parsed[name] = _parse_value(text.strip())
     return parsed
+
+
+def _parse_value(text: str) -> Any:
+    """Read a value as JSON, or as Python writes a constant, a tuple or a list; other values are text."""
+    for parse in (json.loads, ast.literal_eval):
+        with suppress(ValueError, SyntaxError, RecursionError, MemoryError):
+            value = parse(text)
+            if parse is json.loads or isinstance(value, tuple | list | str | float | int | None):
+                return value
+    return text
 
 
 def parse_cutoffs(given: Iterable[str] | None) -> tuple[int, ...]:
@@ -133,13 +140,14 @@ def parse_propensity(text: str) -> JainPropensity:
         propensity.inverse([0, 1], 3)
         return propensity
     except ValueError:
-        close = get_close_matches(text, PRESETS, n=1)
-        hint = f" (did you mean {close[0]}?)" if close else ""
+        from longtail.recipes.settings import near
+
         raise ParameterError(
             "--propensity",
             text,
             "must be A,B, two numbers with A at least 0 and B above 0, such as 0.55,1.5, "
-            f"the name of a data set with published constants{hint}, or a file that longtail propensity fit saved",
+            f"the name of a data set with published constants{near(text, PRESETS)}, or a file that longtail propensity "
+            "fit saved",
         ) from None
 
 

@@ -14,7 +14,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from longtail.errors import InputError, ParameterError
 from longtail.learners.base import Learner
-from longtail.propensity import get_propensity
 
 
 class GrowsTrees(Learner):
@@ -74,7 +73,6 @@ class MetaLearner(Learner):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        get_propensity(getattr(self, "propensity", None))
         check_learner(self)
         self._base()._check_parameters()
 

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from math import log
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator
 
 from longtail.errors import InputError, ParameterError
-from longtail.validation import Integer, Number, check
+from longtail.validation import Constraint, Integer, Number, Validated, check
 
 
-class Propensity(BaseEstimator, ABC):
+class Propensity(Validated, BaseEstimator, ABC):
     """A model of p_l = P(label l was recorded | label l is true), one number per label.
 
     This is equation 1 of Qaraei et al. 2021; equation 2, that no false label is recorded, is assumed. Subclasses
@@ -67,6 +68,8 @@ class JainPropensity(Propensity):
     Applications. KDD 2016, section 5.
     """
 
+    _constraints: ClassVar[Mapping[str, Constraint]] = {"a": Number(low=0), "b": Number(above=0)}
+
     def __init__(self, *, a: float = 0.55, b: float = 1.5) -> None:
         self.a = a
         self.b = b
@@ -80,10 +83,6 @@ class JainPropensity(Propensity):
         if not np.isfinite(odds).all():
             raise ParameterError("a", self.a, f"is too large with b = {self.b}: some propensities vanish")
         return 1.0 + odds
-
-    def _check_parameters(self) -> None:
-        check("a", self.a, Number(low=0))
-        check("b", self.b, Number(above=0))
 
 
 class GivenPropensity(Propensity):
@@ -109,21 +108,29 @@ class GivenPropensity(Propensity):
 
     def inverse(self, label_counts: npt.ArrayLike, n_rows: int) -> npt.NDArray[np.float64]:
         """Return 1 / p of each label; further labels must have counts of 0. See `Propensity.inverse`."""
-        counts = check_counts(label_counts, n_rows)
+        counts, inverse = check_counts(label_counts, n_rows), self._inverses()
+        n_new = len(counts) - len(inverse)
+        if n_new < 0 or counts[len(inverse) :].any() or (n_new and not len(inverse)):
+            raise ParameterError("len(values)", len(inverse), f"must equal the number of labels ({len(counts)})")
+        return np.append(inverse, np.full(n_new, inverse.max())) if n_new else inverse
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        self._inverses()
+
+    def _inverses(self) -> npt.NDArray[np.float64]:
+        """Return 1 / p of the given labels, or raise an error for values that are not propensities."""
         values = np.asarray(self.values)
         if values.ndim != 1 or (values.size and values.dtype.kind not in "biuf"):
             raise ParameterError("values", self.values, "must be a flat array with one propensity per label")
         values = values.astype(np.float64)
-        n_new = len(counts) - len(values)
-        if n_new < 0 or counts[len(values) :].any() or (n_new and not len(values)):
-            raise ParameterError("len(values)", len(values), f"must equal the number of labels ({len(counts)})")
         with np.errstate(divide="ignore", over="ignore"):
-            inverse = 1.0 / values
+            inverse: npt.NDArray[np.float64] = 1.0 / values
         wrong = ~((values <= 1.0) & (inverse >= 1.0) & np.isfinite(inverse))
         if wrong.any():
             label = int(wrong.argmax())
             raise ParameterError(f"values[{label}]", float(values[label]), "must be above 0 and at most 1")
-        return np.append(inverse, np.full(n_new, inverse.max())) if n_new else inverse
+        return inverse
 
 
 def check_counts(label_counts: npt.ArrayLike, n_rows: Any) -> npt.NDArray[np.float64]:

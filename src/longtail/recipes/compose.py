@@ -23,8 +23,7 @@ def _as_given() -> Iterator[None]:
     try:
         yield
     except ParameterError as error:
-        error.args = (str(error).replace("__", "."),)
-        raise
+        raise error.renamed(error.name.replace("__", "."), error.requirement.replace("__", ".")) from None
 
 
 @_as_given()
@@ -57,10 +56,11 @@ def compose(
         settings[of_features][key] = value
     named = settings[False].pop("features", None)
     configure(learner, settings[False], propensity)
+    learner._check_parameters()  # first, because the features depend on it
     features = learner._default_features() if named is None else get_features(named)
     configure(features, settings[True])
     plan = TextLearner(features=features, learner=learner)
-    plan._check_parameters()
+    plan._check_features_with_learner()
     return plan
 
 

@@ -43,7 +43,7 @@ def configure(estimator: Estimator, params: Mapping[str, Any], propensity: Prope
                 known = sorted(estimator.get_params())
                 listed = ", ".join(known) or "none"
                 raise ParameterError(
-                    given, value, f"is no parameter here{near(given, known)}: there are {listed}"
+                    given, value, f"is not a parameter of this recipe{near(given, known)}: there are {listed}"
                 ) from None
     return estimator
 

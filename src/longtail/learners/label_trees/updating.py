@@ -104,7 +104,7 @@ class NodeUpdating:
         self.negatives = int(learner.n_hard_negatives)
         self.share = reluctance_of(more)
         settings = learner._settings()
-        self.costs = self.weighting.costs(more.label_counts, more.n_rows)
+        self.costs = self.weighting._costs(more.label_counts, more.n_rows)
         self.trainer = self._trainer(replace(settings, bias=settings.bias * self.share), more.X, more.Y, self.costs)
         self.retrainer = None if more.earlier is None else self._trainer(settings, *more.all_rows, None)
 
@@ -156,7 +156,7 @@ class NodeUpdating:
         claimed = sp.csr_array((self.claimed.data, self.claimed.indices, self.claimed.indptr), shape=more.Y.shape)
         affected = sp.csr_array((more.Y + claimed) @ members)
         changed = np.bincount(affected.indices, minlength=len(total))
-        return shares_of(changed, total), self.weighting.costs(total, more.n_rows)
+        return shares_of(changed, total), self.weighting._costs(total, more.n_rows)
 
     def _columns(self, depth: int, block: EncodedBlock) -> Int64:
         """Columns of a block's members in their level: nodes of the level below first, then all labels."""
