@@ -127,7 +127,7 @@ class TestTextLearner(LearnerContract):
             TextLearner(features=Tfidf(ngram_range=(0, 1)), learner=Popularity()).fit(["x"], [[1], [0]])
 
 
-@pytest.mark.parametrize("features", [5, ["tfidf"], Popularity()], ids=repr)
-def test_features_of_another_kind_are_refused(features):
-    with pytest.raises(ParameterError, match=r"^features must be Tfidf, TfidfEmbedding, Tokens, None, or one of tfidf"):
-        TextLearner(features=features).fit(["a car", "a bus"], [[1, 0], [0, 1]])
+@pytest.mark.parametrize("features", [5, object(), ["tfidf"], Popularity()])
+def test_wrong_features_are_refused(features):
+    with pytest.raises(ParameterError, match=r"features must be Tfidf, TfidfEmbedding, Tokens, or the name of one"):
+        TextLearner(features=features).fit(["red fish"], [[1]])

@@ -154,9 +154,8 @@ class TextLearner(MetaLearner, GrowsLabels):
     def _check_features_with_learner(self) -> None:
         """Check the features, also against the learner, whose own parameters were checked."""
         if not isinstance(self.features, Features | str | None):
-            names = ", ".join(kind.__name__ for kind in _FEATURES.values())
-            listed = ", ".join(_FEATURES)
-            raise ParameterError("features", self.features, f"must be {names}, None, or one of {listed}")
+            known = "Tfidf, TfidfEmbedding, Tokens, or the name of one"
+            raise ParameterError("features", self.features, f"must be {known} ({', '.join(_FEATURES)})")
         features = self._made_features()
         features._check_parameters()
         for _, part in self._base().parts():

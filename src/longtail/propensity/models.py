@@ -108,24 +108,28 @@ class GivenPropensity(Propensity):
 
     def inverse(self, label_counts: npt.ArrayLike, n_rows: int) -> npt.NDArray[np.float64]:
         """Return 1 / p of each label; further labels must have counts of 0. See `Propensity.inverse`."""
-        counts, inverse = check_counts(label_counts, n_rows), self._inverses()
-        n_new = len(counts) - len(inverse)
-        if n_new < 0 or counts[len(inverse) :].any() or (n_new and not len(inverse)):
-            raise ParameterError("len(values)", len(inverse), f"must equal the number of labels ({len(counts)})")
-        return np.append(inverse, np.full(n_new, inverse.max())) if n_new else inverse
+        counts, given = check_counts(label_counts, n_rows), self._inverse_values()
+        n_new = len(counts) - len(given)
+        if n_new < 0 or counts[len(given) :].any() or (n_new and not len(given)):
+            raise ParameterError("len(values)", len(given), f"must equal the number of labels ({len(counts)})")
+        return np.append(given, np.full(n_new, given.max())) if n_new else given
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        self._inverses()
+        self._inverse_values()
 
-    def _inverses(self) -> npt.NDArray[np.float64]:
-        """Return 1 / p of the given labels, or raise an error for values that are not propensities."""
-        values = np.asarray(self.values)
+    def _inverse_values(self) -> npt.NDArray[np.float64]:
+        """Return 1 / p of the given values, checked."""
+        flat = "must be a flat array with one propensity per label"
+        try:
+            values = np.asarray(self.values)
+        except ValueError:  # lists of different lengths
+            raise ParameterError("values", self.values, flat) from None
         if values.ndim != 1 or (values.size and values.dtype.kind not in "biuf"):
-            raise ParameterError("values", self.values, "must be a flat array with one propensity per label")
+            raise ParameterError("values", self.values, flat)
         values = values.astype(np.float64)
         with np.errstate(divide="ignore", over="ignore"):
-            inverse: npt.NDArray[np.float64] = 1.0 / values
+            inverse = 1.0 / values
         wrong = ~((values <= 1.0) & (inverse >= 1.0) & np.isfinite(inverse))
         if wrong.any():
             label = int(wrong.argmax())

@@ -7,9 +7,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from longtail.errors import ParameterError
+from longtail.errors import InputError, ParameterError
 
 if TYPE_CHECKING:
+    from longtail.data import Dataset
     from longtail.learners import Learner, TextLearner
     from longtail.propensity import JainPropensity
 
@@ -82,6 +83,17 @@ def plan_of(
     return plan
 
 
+def learner_and_rows(plan: TextLearner, dataset: Dataset) -> tuple[Learner, Any]:
+    """Return the learner of a recipe for the rows of a data set, and these rows as it takes them: features or texts."""
+    from longtail.features import Tokens
+
+    if dataset.X is not None and plan.learner is not None and not isinstance(plan.features, Tokens):
+        return plan.learner, dataset.X
+    if dataset.texts is None:
+        raise InputError("The rows are features, and the recipe takes texts: give rows with texts.")
+    return plan, dataset.texts
+
+
 def inner_recipe(recipe: str) -> str:
     """Return a recipe without its wrappers.
 
@@ -126,11 +138,8 @@ def dialled(learner: Learner, tail: float | str | None, propensity: JainPropensi
 
 def published_propensity(source: str) -> JainPropensity:
     """Return the propensity model with the constants of a data set, or the default ones for a file."""
-    from longtail.data.registry import parse_name
-    from longtail.propensity import JainPropensity
+    from longtail.propensity import JainPropensity, preset
 
-    named = None if Path(source).is_file() else parse_name(source)
-    if named is None:
+    if Path(source).is_file():
         return JainPropensity()
-    a, b = named[0].propensity
-    return JainPropensity(a=a, b=b)
+    return preset(source.partition(":")[0], default=JainPropensity())

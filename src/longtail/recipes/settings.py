@@ -14,16 +14,22 @@ if TYPE_CHECKING:
     from longtail.recipes.definition import PropensityLike
     from longtail.weighting import Weighting
 
-Estimator = TypeVar("Estimator", bound="BaseEstimator")
+AnyEstimator = TypeVar("AnyEstimator", bound="BaseEstimator")
 
 
-def configure(estimator: Estimator, params: Mapping[str, Any], propensity: PropensityLike = None) -> Estimator:
+def configure(estimator: AnyEstimator, params: Mapping[str, Any], propensity: PropensityLike = None) -> AnyEstimator:
     """Set parameters by name, nested ones as ``weighting__beta``; an unknown name is an error with the known ones.
 
     A weighting given by name uses `propensity`. A part is set before the parameters inside it, whatever their order. A
     parameter that a wrapper doesn't have is set in the learner, or both learners, that it wraps; `random_state` is set
     in every learner that has it, unless given with a path. Two names for one parameter are an error, and so is a
     parameter of a learner that is set to None.
+
+    Examples
+    --------
+    >>> from longtail import OneVsRest, TailDial
+    >>> configure(TailDial(), {"learner": OneVsRest(), "C": 0.5, "weighting": "pw"}).learner
+    OneVsRest(C=0.5, weighting=PW(propensity=JainPropensity()))
     """
     _check_no_learner_gone(estimator, params)
     taken: dict[str, str] = {}

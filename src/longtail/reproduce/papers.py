@@ -13,7 +13,7 @@ from longtail.recipes.settings import near
 
 
 @dataclass(frozen=True)
-class Row:
+class PaperRow:
     """Published numbers of one method on one data set."""
 
     data: str
@@ -31,7 +31,7 @@ class PaperTable:
     paper: str  # title, authors and year
     shows: str  # its subject
     metrics: tuple[str, ...]  # its columns
-    rows: tuple[Row, ...] = ()  # empty if the paper has no numbers
+    rows: tuple[PaperRow, ...] = ()  # empty if the paper has no numbers
     note: str = ""  # why its numbers can't be compared with ours directly
 
     @property
@@ -89,7 +89,7 @@ def tables() -> dict[str, PaperTable]:
         paper = f"{content['title']} ({content['authors']}{year})"
         for table in content["tables"]:
             rows = tuple(
-                Row(row["data"], row["method"], row["values"], row.get("remark", ""), tuple(row.get("broken", ())))
+                PaperRow(row["data"], row["method"], row["values"], row.get("remark", ""), tuple(row.get("broken", ())))
                 for row in content.get("rows", ())
                 if row["table"] == table["id"]
             )
