@@ -166,7 +166,8 @@ class Integers:
         )
 
 
-SEED = Integer(0, 2**32 - 1)
+LARGEST_SEED = 2**32 - 1
+SEED = Integer(0, LARGEST_SEED)
 """Constraint of `random_state`."""
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from longtail.cli.console import step
 from longtail.errors import InputError, ParameterError
+from longtail.validation import LARGEST_INT, Integer
 
 if TYPE_CHECKING:
     from longtail.data import Dataset
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from longtail.store import Model
 
 
-Number = TypeVar("Number", int, float)
+AnyNumber = TypeVar("AnyNumber", int, float)
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 
@@ -64,12 +65,13 @@ def parse_cutoffs(given: Iterable[str] | None) -> tuple[int, ...]:
     """
     text = "1,3,5" if given is None else ",".join(given)
     ks = parse_numbers(text, int)
-    if not ks or min(ks) < 1:
-        raise ParameterError("-k", text, "must be integers of at least 1, separated by commas, such as 1,3,5")
+    if not ks or not all(map(Integer(1).accepts, ks)):
+        what = f"must be integers from 1 to {LARGEST_INT}, separated by commas, such as 1,3,5"
+        raise ParameterError("-k", text, what)
     return tuple(dict.fromkeys(ks))
 
 
-def parse_numbers(text: str, kind: Callable[[str], Number]) -> list[Number]:
+def parse_numbers(text: str, kind: Callable[[str], AnyNumber]) -> list[AnyNumber]:
     """Read numbers separated by commas; an empty list where one of them is not a number.
 
     Examples
@@ -175,16 +177,6 @@ def parse_tail(text: str) -> float | Literal["auto"]:
     if not 0 <= tail <= 1:
         raise ParameterError("--tail", text, "must be a number from 0 to 1, or auto")
     return tail
-
-
-def check_out_file(path: Path, *endings: str, option: str = "--out") -> None:
-    """Refuse a file that can't be written, or whose name has another ending."""
-    if endings and path.suffix.lower() not in endings:
-        raise ParameterError(option, str(path), f"must end in {' or '.join(endings)}")
-    if path.is_dir():
-        raise InputError("is a directory: give the name of a file.", path=path)
-    if not path.resolve().parent.is_dir():
-        raise InputError(f"can't be written: {path.resolve().parent} is not a directory.", path=path)
 
 
 def check_not_input(source: str | Path, out: Path) -> None:
