@@ -11,27 +11,27 @@ import longtail
 from longtail import learners, rerank
 
 TRAIN = """
+import json
 import sys
 from collections import Counter
 
 from longtail.cli.program import program
-from longtail.learners import Learner
+from longtail.propensity import Propensity
 from longtail.validation import Validated
 
-checked, kept = Counter(), []
+checked = Counter()
 check = Validated._check_parameters
 
 def counted(self):
-    kept.append(self)
-    checked[id(self)] += isinstance(self, Learner)
+    checked[type(self).__name__] += not isinstance(self, Propensity)  # its public methods check too
     check(self)
 
 Validated._check_parameters = counted
-sys.argv[1:] = ["train", "dismec", sys.argv[1], "--out", "model"]
+sys.argv[1:] = ["train", *sys.argv[1:], "--out", "model"]
 try:
     program()
 finally:
-    print("\\nLOADED", max(checked.values()), *sys.modules)
+    print("\\nLOADED", json.dumps(checked), *sys.modules)
 """
 OTHER_ROOMS = (
     *(f"longtail.learners.{room}" for room in ("label_trees", "instance_trees", "embedding", "neural")),
@@ -40,30 +40,39 @@ OTHER_ROOMS = (
 OTHER_LIBRARIES = {"matplotlib", "torch", "transformers", "tokenizers", "jinja2", "fastapi", "ray", "optuna", "faiss"}
 
 
-@pytest.fixture(params=["features", "texts"])
-def trained(request, tmp_path):
-    rows = {
-        "features": ("train.txt", "4 3 2\n0 0:1 1:0.5\n1 2:1\n0,1 0:1 2:1\n0 0:1\n"),
-        "texts": ("train.jsonl", "".join(f"{json.dumps({'text': t, 'labels': [t]})}\n" for t in ("red", "blue") * 4)),
-    }
-    name, content = rows[request.param]
-    (tmp_path / name).write_text(content)
+ROWS = {
+    "train.txt": "4 3 2\n0 0:1 1:0.5\n1 2:1\n0,1 0:1 2:1\n0 0:1\n",
+    "train.jsonl": "".join(f"{json.dumps({'text': text, 'labels': [text]})}\n" for text in ("red", "blue") * 4),
+}
+
+
+def trained(directory, recipe, name, *options):
+    """Train in another process; return how often the parameters of each class were checked, and the loaded modules."""
+    (directory / name).write_text(ROWS[name])
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     done = subprocess.run(
-        [sys.executable, "-c", TRAIN, name], cwd=tmp_path, env=environment, capture_output=True, text=True
-    )
+        [sys.executable, "-c", TRAIN, recipe, name, *options], cwd=directory, env=environment,
+        capture_output=True, text=True,
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert (tmp_path / "model").is_dir()
-    most, *modules = done.stdout.rpartition("LOADED")[2].split()
-    return int(most), modules
+    assert (directory / "model").is_dir()
+    checked, _, modules = done.stdout.rpartition("LOADED ")[2].partition("} ")
+    counts = {name: count for name, count in json.loads(checked + "}").items() if count}
+    return counts, modules.split()
 
 
-def test_dismec_loads_no_other_learners_and_checks_parameters_once(trained):
-    most, modules = trained
-    assert most == 1
+@pytest.mark.parametrize("name", ROWS)
+def test_dismec_loads_no_other_learners_and_checks_parameters_once(name, tmp_path):
+    checked, modules = trained(tmp_path, "dismec", name)
+    assert checked == {"OneVsRest": 1, "NoWeighting": 1, "Tfidf": 1}
     assert "longtail.learners.linear.one_vs_rest" in modules
     assert not [name for name in modules if name.startswith(OTHER_ROOMS)]
     assert not {name.partition(".")[0] for name in modules} & OTHER_LIBRARIES
+
+
+def test_wrapped_recipes_check_the_parameters_of_every_part_once(tmp_path):
+    checked, _ = trained(tmp_path, "ranknet+bonsai", "train.jsonl", "--set", "weighting=pw")
+    assert checked == {"RankNet": 1, "LabelTree": 1, "PW": 1, "Tfidf": 1}
 
 
 @pytest.mark.parametrize("package", [longtail, learners, rerank], ids=lambda package: package.__name__)

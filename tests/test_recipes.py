@@ -103,7 +103,9 @@ def test_unknown_recipe():
 
 
 def test_unknown_parameter():
-    with pytest.raises(ParameterError, match=r"prune_bellow is no parameter.*did you mean prune_below.*C, bias"):
+    with pytest.raises(
+        ParameterError, match=r"prune_bellow is not a parameter of this recipe.*did you mean prune_below.*C, bias"
+    ):
         recipe("dismec", prune_bellow=2)
     with pytest.raises(ParameterError, match="weighting__gamma"):
         recipe("pw-dismec", weighting__gamma=2)

@@ -73,6 +73,7 @@ class ParameterError(LongtailError, ValueError):
     def __init__(self, name: str, value: object, requirement: str) -> None:
         self.name = name
         self.value = value
+        self.requirement = requirement
         try:
             shown = repr(value)
         except ValueError:  # an integer with more digits than Python prints
@@ -80,6 +81,16 @@ class ParameterError(LongtailError, ValueError):
         super().__init__(
             f"{name} {requirement}, got {shown if len(shown) <= _MOST_SHOWN else shown[:_MOST_SHOWN] + '...'}."
         )
+
+    def renamed(self, name: str, requirement: str | None = None) -> ParameterError:
+        """Return the same error under another name of the parameter, such as that of an option.
+
+        Examples
+        --------
+        >>> str(ParameterError("random_state", -1, "must be at least 0").renamed("--seed"))
+        '--seed must be at least 0, got -1.'
+        """
+        return type(self)(name, self.value, self.requirement if requirement is None else requirement)
 
 
 class MissingExtraError(LongtailError, ImportError):

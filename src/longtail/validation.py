@@ -191,7 +191,8 @@ class IntegerRange:
         return len(sizes) == 2 and all(map(Integer(1).accepts, sizes)) and bool(sizes[0] <= sizes[1])
 
 
-SEED = Integer(0, 2**32 - 1)
+LARGEST_SEED = 2**32 - 1
+SEED = Integer(0, LARGEST_SEED)
 """Constraint of `random_state`."""
 
 

@@ -22,6 +22,14 @@ def test_settings():
     }
 
 
+def test_settings_in_python():
+    given = ["a=(1, 2)", "b=[1, None]", "c=None", "d=True", "e='x'", "f=(1, x)", "g=...", "h=" + "9" * 5000]
+    assert parse_settings(given) == {
+        "a": (1, 2), "b": [1, None], "c": None, "d": True, "e": "x", "f": "(1, x)", "g": "...", "h": "9" * 5000,
+    }  # fmt: skip
+    assert parse_settings(["a=" + "[" * 100_000])["a"] == "[" * 100_000
+
+
 @pytest.mark.parametrize("wrong", [["a"], ["=1"], ["a=1", "a=2"]])
 def test_wrong_settings(wrong):
     with pytest.raises(ParameterError, match="--set"):

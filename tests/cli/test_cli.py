@@ -123,7 +123,7 @@ class TestTrain:
             (["popularity", "train.txt", "--out", "no/such/m"], "not a directory"),
             (["popularity", "train.txt", "--out", "train.txt"], "is a file"),
             (["popularity", "train.txt", "--out", "."], "not a longtail model"),
-            (["popularity", "train.txt", "--out", "m", "--set", "x=1"], "x is no parameter"),
+            (["popularity", "train.txt", "--out", "m", "--set", "x=1"], "x is not a parameter of this recipe"),
             (["popularity", "train.txt", "--out", "m", "--set", "features.lowercas=1"], "did you mean lowercase?"),
             (["popularity", "train.txt", "--out", "m", "--set", "features.ngram_range=0"], "ngram_range must be"),
             (["popularity", "train.txt", "--out", "m", "--set", "features.min_df=2"], "holds features"),

@@ -59,8 +59,8 @@ def test_wrong_input_is_a_sentence(place):
     dismec, dev = place / "dismec", place / "dev.jsonl"
     for models, more, message in (
         ([dismec], [], "two models"),
-        ([dismec, dismec], [], "given twice"),
-        ([dismec, place / "few"], [], "has other labels"),
+        ([dismec, dismec], [], "must be a different directory each time"),
+        ([dismec, place / "few"], [], ": blend models of the same training data."),
         ([dismec, place / "parabel"], ["--weights", "1"], "2 numbers"),
         ([dismec, place / "parabel"], ["--weights", "a,b"], "2 numbers"),
         ([dismec, place / "nowhere"], [], "nowhere"),

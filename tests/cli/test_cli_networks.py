@@ -150,7 +150,7 @@ def test_parameters_are_named_as_they_are_given(rows, tmp_path):
         "train", "xgrank", rows, "--out", tmp_path / "m", "--set", "encoder=word-bag", "--set", "encoder.hiden=3"
     )
     assert wrong.exit_code == 2
-    assert "encoder.hiden is no parameter here" in " ".join(wrong.stderr.split())
+    assert "encoder.hiden is not a parameter of this recipe" in " ".join(wrong.stderr.split())
     assert "__" not in wrong.stderr
     blind = run("train", "attentionxml", rows, "--out", tmp_path / "m", "--set", "encoder=word-bag")
     assert "encoder must have states of tokens, which AttentionHead uses" in " ".join(blind.stderr.split())

@@ -152,7 +152,7 @@ def test_picture(files, run, name):
     [
         (["nowhere", "test.txt"], "nowhere is not a model"),
         (["plain", "nowhere.txt"], "nowhere.txt"),
-        (["plain", "test.txt", "--before", "other"], "different labels"),
+        (["plain", "test.txt", "--before", "other"], ": diagnose models of the same labels."),
         (["plain", "test.txt", "--picture", "x.txt"], "must end in"),
         (["plain", "test.txt", "--picture", "no/x.svg"], "not a directory"),
         (["plain", "test.txt", "-k", "0"], "-k"),

@@ -35,11 +35,11 @@ def shown(*arguments):
     return result.stdout, " ".join(result.stderr.split())
 
 
-def test_the_way_down_names_its_tree_and_its_share(models):
+def test_the_path_names_its_tree_and_its_share(models):
     for recipe in ("fastxml", "pfastrexml"):
         (why,) = as_json("explain", models / recipe, "a red ship", "-k", 1)["labels"]
         printed, _ = shown("explain", models / recipe, "a red ship", "-k", 1)
-        assert f"the way down {why['path_name']}: {100 * why['path_share']:.0f} % of the score of the trees" in printed
+        assert f"Path through {why['path_name']}: {100 * why['path_share']:.0f} % of the score of the trees" in printed
         assert 0 < why["path_share"] <= 1
         assert re.fullmatch(r"tree \d, leaf \d+ of \d+ rows", why["path_name"])
 
@@ -81,7 +81,7 @@ def test_only_a_row_without_known_features_gets_the_note(models):
         for text in ("a red ship", "a blue tree", "unknown words"):
             printed, said = shown("explain", models / recipe, text, "-k", 3)
             assert ("Nothing in the row is known" in said) == (text == "unknown words")
-            assert ("by the bias" in printed) or text != "unknown words"
+            assert ("bias only" in printed) or text != "unknown words"
 
 
 def test_nothing_is_not_called_unknown_beside_a_path_that_shows_words(models, tmp_path):

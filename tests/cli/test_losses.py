@@ -85,7 +85,7 @@ def test_picture_file(run, name, begins):
         (["--propensity", 1.5], "--propensity must be"),
         (["--propensity", "nan"], "--propensity must be"),
         (["--label-count", 3, "--beta", 1], "beta must be"),
-        (["--out", "losses.gif"], ".png or .svg or .pdf"),
+        (["--out", "losses.gif"], ".png, .svg or .pdf"),
         (["--out", "no/losses.png"], "not a directory"),
     ],
 )

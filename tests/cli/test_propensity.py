@@ -65,6 +65,10 @@ def files(originals, tmp_path, monkeypatch):
 
 
 class TestFit:
+    def test_the_level_is_named_as_its_option(self, files, run):
+        result = run("fit", "data.jsonl", "--hierarchy", "names.tsv", "--min-descendants", 3, "--level", 1, code=2)
+        assert only_error(result).startswith("error: --level must be a number between 0 and 1, got 1.0.")
+
     def test_a_hierarchy_by_names_and_by_ids(self, files, run):
         options = ("--min-descendants", 3, "--labels-per-bin", 10, "--resamples", 20, "--json")
         by_name = json.loads(run("fit", "data.jsonl", "--hierarchy", "names.tsv", *options).stdout)
@@ -196,7 +200,7 @@ class TestShow:
         result = run("show", "small.txt", "--propensity", "0.6,2.6", "--json")
         values = json.loads(result.stdout)
         assert (values["a"], values["b"], values["rows"]) == (0.6, 2.6, 4)
-        assert [row["count"] for row in values["table"]] == [0, 1, 2, 3]
+        assert [row["training_rows"] for row in values["table"]] == [0, 1, 2, 3]
         assert [row["labels_up_to"] for row in values["table"]] == [1, 2, 2, 3]
         p = JainPropensity(a=0.6, b=2.6).propensities([0, 1, 2, 3], 4)
         assert [row["propensity"] for row in values["table"]] == pytest.approx(p)
@@ -275,7 +279,7 @@ class TestSensitivity:
         ("arguments", "message"),
         [
             (["head", "other", "test.txt"], "other and head were not trained on the same rows"),
-            (["head", "head", "test.txt"], "given twice"),
+            (["head", "head", "test.txt"], "must be a different directory each time"),
             (["none", "test.txt"], "none"),
             (["head", "none.txt"], "none.txt"),
             (["head", "wide.txt"], "4 labels and the models 3"),

@@ -8,6 +8,7 @@ from collections import Counter
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -22,10 +23,11 @@ from longtail.plots.papers import panels_beside
 from longtail.propensity import JainPropensity
 from longtail.recipes import find
 from longtail.recipes.compose import plan_of
+from longtail.reproduce import job
 from longtail.reproduce.figures import figures
-from longtail.reproduce.jobs import COSTS, METRICS, Job, Result, Runner
+from longtail.reproduce.jobs import COSTS, METRICS, Job, JobResult, Runner
 from longtail.reproduce.markdown import Panel, as_markdown, signs_of, signs_sentence
-from longtail.reproduce.methods import Ours, base_method, ours
+from longtail.reproduce.methods import RecipeSetup, base_method, recipe_for
 from longtail.reproduce.page import all_signs, page
 from longtail.reproduce.papers import find_table, tables
 from longtail.reproduce.sets import AvailableSet, available_sets, published_name
@@ -171,16 +173,16 @@ def test_gains_are_added_to_the_base():
 def test_every_method_that_is_ours_exists():
     for table in tables().values():
         for method in table.methods:
-            mine = ours(method)
+            mine = recipe_for(method)
             if mine is not None:
                 assert find(mine.recipe).name == mine.recipe
                 plan_of(mine.recipe, mine.settings, JainPropensity())
             base = base_method(method, table.methods)
             assert base is None or base in table.methods
-    assert ours("SLEEC") is None
-    assert ours("PW-AttentionXML") == Ours("pw-attentionxml")
-    assert ours("X-GRank").is_network
-    assert not ours("GLaS").is_network
+    assert recipe_for("SLEEC") is None
+    assert recipe_for("PW-AttentionXML") == RecipeSetup("pw-attentionxml")
+    assert recipe_for("X-GRank").is_network
+    assert not recipe_for("GLaS").is_network
 
 
 def test_what_is_no_table_of_numbers_has_an_experiment():
@@ -262,11 +264,11 @@ def test_a_table_from_the_command_line(place, tmp_path):
 
 def test_failures_are_named_and_retried(place, tmp_path):
     runner = Runner(tmp_path / "kept", threads=1, limit=0.01)
-    job = Job(available_sets(place)["mine"], Ours("dismec"))
+    job = Job(available_sets(place)["mine"], RecipeSetup("dismec"))
     assert runner.run([job], lambda what: None) == {}
     assert "longer than" in runner.failed[job]
     broken = Runner(tmp_path / "kept", threads=1)
-    wrong = Job(AvailableSet("mine", "nowhere.txt", "nowhere.txt"), Ours("dismec"))
+    wrong = Job(AvailableSet("mine", "nowhere.txt", "nowhere.txt"), RecipeSetup("dismec"))
     assert broken.run([wrong], lambda what: None) == {}
     assert "nowhere.txt" in broken.failed[wrong]
     table = find_table("pw-3")
@@ -275,7 +277,7 @@ def test_failures_are_named_and_retried(place, tmp_path):
 
 
 def test_what_has_not_run_is_named_where_nothing_is_to_be_trained(place, tmp_path):
-    job = Job(available_sets(place)["mine"], Ours("popularity"))
+    job = Job(available_sets(place)["mine"], RecipeSetup("popularity"))
     known = Runner(tmp_path / "kept", threads=1, known_only=True)
     assert known.run([job], lambda name: None) == {}
     assert known.failed == {job: "has not been run"}
@@ -288,14 +290,14 @@ def test_what_has_not_run_is_named_where_nothing_is_to_be_trained(place, tmp_pat
 
 def test_other_data_gives_other_keys(place, tmp_path):
     sets = available_sets(place)
-    job = Job(sets["mine"], Ours("dismec"))
-    assert job.key == Job(available_sets(place)["mine"], Ours("dismec", {})).key
-    assert job.key != Job(sets["EURLex-4K"], Ours("dismec")).key
-    assert job.key != Job(sets["mine"], Ours("dismec", {"regularisation": 2})).key
+    job = Job(sets["mine"], RecipeSetup("dismec"))
+    assert job.key == Job(available_sets(place)["mine"], RecipeSetup("dismec", {})).key
+    assert job.key != Job(sets["EURLex-4K"], RecipeSetup("dismec")).key
+    assert job.key != Job(sets["mine"], RecipeSetup("dismec", {"regularisation": 2})).key
     assert job.key != replace(job, task="recall").key
     elsewhere = replace(sets["mine"], name="Amazon-670K")
     assert elsewhere.digest == sets["mine"].digest
-    assert job.key != Job(elsewhere, Ours("dismec")).key  # other propensities
+    assert job.key != Job(elsewhere, RecipeSetup("dismec")).key  # other propensities
     assert Runner(tmp_path, 1)._place(job) != Runner(tmp_path, 2)._place(job)
 
 
@@ -304,7 +306,7 @@ def test_tables_without_rankings_are_reported_too(place):
     sets = {"mine": available_sets(place)["mine"]}
     for key, column in (("glas-1", "test accuracy %"), ("glas-2", "generalization gap %"), ("xgrank-6", "model GB")):
         table = find_table(key)
-        mine = [ours(method) for method in table.methods]
+        mine = [recipe_for(method) for method in table.methods]
         results = {
             Job(sets["mine"], one): fake_result(Job(sets["mine"], one), place, column)
             for one in mine
@@ -318,14 +320,14 @@ def test_tables_without_rankings_are_reported_too(place):
 def fake_result(job, place, column):
     ranking = place / "ranking.npy"
     np.save(ranking, np.tile(np.arange(5, dtype=np.int32), (200, 1)))
-    return Result(job, {column: 12.5, "labels": 10}, ranking)
+    return JobResult(job, {column: 12.5, "labels": 10}, ranking)
 
 
 def test_networks_run_only_where_they_are_wanted(place):
     sets, table = available_sets(place), find_table("xgrank-3")
-    plain = {job.ours.recipe for job in planned(table, sets, False, ["mine"])}
+    plain = {job.recipe.recipe for job in planned(table, sets, False, ["mine"])}
     assert plain == {"dismec", "parabel", "bonsai"}
-    assert "xgrank" in {job.ours.recipe for job in planned(table, sets, True, ["mine"])}
+    assert "xgrank" in {job.recipe.recipe for job in planned(table, sets, True, ["mine"])}
     assert "add --networks" in reproduced(table, sets, {}, False, ["mine"]).left_out["X-GRank"]
 
 
@@ -356,6 +358,34 @@ def test_hidden_labels_and_recall_are_jobs_too(place, tmp_path):
         found = [float(row[column]) for row in rows]
         assert found == sorted(found)
         assert 20 < found[0] <= found[-1] <= 100
+
+
+def test_a_data_set_has_its_published_propensities():
+    published = AvailableSet("LF-Amazon-131K", "train.txt", "test.txt").propensity
+    assert (published.a, published.b) == (0.6, 2.6)
+    mine = AvailableSet("mine", "train.txt", "test.txt").propensity
+    assert (mine.a, mine.b) == (0.55, 1.5)
+
+
+@pytest.mark.parametrize("recipe", ["word-bag", "ranknet+word-bag"])
+def test_a_network_inside_a_wrapper_counts_its_own_epochs(recipe, place):
+    pytest.importorskip("torch")
+    data = available_sets(place)["mine"]
+    train, test = (part.take(range(60)) for part in data.read())
+    settings = {"learner.epochs" if "+" in recipe else "epochs": 3}
+    order = {"recipe": recipe, "settings": settings, "seed": 0, "threads": 1}
+    figures, _ = job.ranking(order, data, train, test)
+    assert figures["train ms/sample"] == pytest.approx(1e3 * figures["train_seconds"] / 60 / 3)
+
+
+def test_the_markdown_appears_only_when_it_is_complete(place, tmp_path, monkeypatch):
+    out = tmp_path / "page.md"
+    out.write_text("before")
+    monkeypatch.setattr("os.replace", Mock(side_effect=KeyboardInterrupt))
+    arguments = ["reproduce", "pfastrexml-figure-1", "--data", place, "--stand-ins", "mine", "--out", out]
+    assert run(*arguments).exit_code == 130
+    assert out.read_text() == "before"
+    assert [file.name for file in tmp_path.iterdir()] == ["page.md"]
 
 
 def test_a_panel_is_a_table_and_a_picture():

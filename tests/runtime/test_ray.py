@@ -18,7 +18,7 @@ from longtail.config import limit_threads, thread_count
 from longtail.data import Dataset, write_npz, write_xc
 from longtail.errors import InputError, Interrupted, ParameterError
 from longtail.reproduce.jobs import Job, Runner
-from longtail.reproduce.methods import Ours
+from longtail.reproduce.methods import RecipeSetup
 from longtail.reproduce.sets import AvailableSet
 from longtail.runtime.block_file import BlockFile
 from longtail.runtime.checkpoint import Checkpoint
@@ -272,7 +272,10 @@ def test_trainings_of_a_table_run_on_the_cluster(joined, data, tmp_path):
     write_xc(Dataset(X[:200], Y[:200]), tmp_path / "train.txt")
     write_xc(Dataset(X[200:], Y[200:]), tmp_path / "test.txt")
     at = AvailableSet("mine", str(tmp_path / "train.txt"), str(tmp_path / "test.txt"))
-    jobs = [Job(at, Ours("popularity")), Job(AvailableSet("mine", "nowhere.txt", "nowhere.txt"), Ours("popularity"))]
+    jobs = [
+        Job(at, RecipeSetup("popularity")),
+        Job(AvailableSet("mine", "nowhere.txt", "nowhere.txt"), RecipeSetup("popularity")),
+    ]
     told = []
     runner = Runner(tmp_path / "results")
     (result,) = runner.run(jobs, told.append).values()

@@ -103,8 +103,8 @@ def test_a_signal_ends_it_after_what_it_accepted(tiny):
         assert (server.process.returncode, err) == (0, "Stopped.\n")
 
 
-STUCK = """import time; import longtail.serve.asking as asking
-asking.find_labels = lambda *_: time.sleep(100)
+STUCK = """import time; import longtail.serve.label_requests as label_requests
+label_requests.find_labels = lambda *_: time.sleep(100)
 """
 
 

@@ -106,6 +106,19 @@ def test_too_uncertain_results_are_reported(data, tmp_path):
     assert "too wide to be conclusive" not in run("study", "missing", tmp_path / "many.jsonl", *options).stdout
 
 
+def test_other_propensities_are_shown_where_there_are_several(data, tmp_path):
+    few = Dataset(None, data[0].Y[:150], texts=data[0].texts[:150], label_names=data[0].label_names)
+    save(few, tmp_path / "few.jsonl")
+    options = ["--recipes", "pw-dismec", "--seeds", 1, "--threads", 1]
+    done = run("study", "missing", tmp_path / "few.jsonl", *options, "--severities", "0.3,0.9", "--json")
+    rows = [(row["a"], row["given_a"]) for row in json.loads(done.stdout)["outcomes"] if row["recipe"] == "pw-dismec"]
+    assert sorted(rows) == [(0.3, 0.3), (0.9, 0.3), (0.9, 0.9)]
+    title = "Trained with the propensities of each A; the true ones have A = "
+    both = run("study", "missing", tmp_path / "few.jsonl", *options, "--severities", "0.3,0.9")
+    assert f"{title}0.9" in both.stdout
+    assert title not in run("study", "missing", tmp_path / "few.jsonl", *options, "--severities", "0.9").stdout
+
+
 def test_label_trees_get_the_propensity_curve(data):
     study = MissingStudy(*data, ["pw-bonsai"], severities=(0.3,), seeds=1)
     found = {outcome.recipe: outcome for outcome in study.run() if outcome.severity is not None}

@@ -197,7 +197,7 @@ class TestJson:
         assert found["summary"]["median_leaf"] == 3.5
         root = found["trees"][0]
         assert (root["node"], root["name"], root["n_labels"]) == (0, "ship · tree · bird & bee", 7)
-        assert root["children"][0]["labels"][1] == {"label": 1, "name": "tree", "count": 40}
+        assert root["children"][0]["labels"][1] == {"label": 1, "name": "tree", "training_rows": 40}
         assert [one["name"] for one in root["children"][1]["children"][0]["labels"]] == NAMES[3:7]
         cut = json.loads(shown(model, "--json", "--depth", 1, "--labels", 1))["trees"][0]
         assert [child["labels_left_out"] for child in cut["children"]] == [2, 0]
@@ -390,7 +390,7 @@ class TestMistakes:
             (["--tree", "1", "--node", "3"], "is in tree 0"),
             (["--label", "shp"], "did you mean ship?"),
             (["--label", "unseen"], "is in no tree"),
-            (["--label", "été", "--node", "2"], "is elsewhere"),
+            (["--label", "été", "--node", "2"], "is not under that node"),
             (["--label", "ship", "--depth", "1"], "leave --depth"),
             (["--html", "tree.txt"], "must end in .html"),
             (["--dot", "tree.html"], "must end in .dot"),

@@ -314,7 +314,7 @@ def test_untrainable_data_is_refused_before_training(tmp_path, content, more, me
         (["--objectives", "P@1,speed"], "two different metrics"),
         (["--objectives", "P@1,P@1"], "two different metrics"),
         (["--pick", "best"], "plain, balanced, tail"),
-        (["--held-out", "1"], "between 0 and 1"),
+        (["--validation-fraction", "1"], "between 0 and 1"),
         (["--pick", "tail"], "give --out too"),
         (["--folds", "1000"], "at most 180"),
     ],

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import re
 from collections.abc import Callable, Iterable
-from difflib import get_close_matches
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from longtail.cli.console import step
 from longtail.errors import InputError, ParameterError
+from longtail.validation import LARGEST_INT, Integer
 
 if TYPE_CHECKING:
     from longtail.data import Dataset
@@ -19,18 +21,17 @@ if TYPE_CHECKING:
     from longtail.store import Model
 
 
-Number = TypeVar("Number", int, float)
+AnyNumber = TypeVar("AnyNumber", int, float)
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
-_PYTHON = {"None": None, "True": True, "False": False}
 
 
 def parse_settings(settings: Iterable[str]) -> dict[str, Any]:
-    """Read ``name=value`` pairs: values are JSON, None, True, False or else text; a dot leads to a nested parameter.
+    """Read ``name=value`` pairs: values are JSON or Python literals, or else text; a dot leads to a nested parameter.
 
     Examples
     --------
-    >>> parse_settings(["C=0.5", "weighting.beta=0.99", "loss=hinge"])
-    {'C': 0.5, 'weighting__beta': 0.99, 'loss': 'hinge'}
+    >>> parse_settings(["C=0.5", "weighting.beta=0.99", "loss=hinge", "features.ngram_range=(1, 2)"])
+    {'C': 0.5, 'weighting__beta': 0.99, 'loss': 'hinge', 'features__ngram_range': (1, 2)}
     """
     parsed: dict[str, Any] = {}
     for setting in settings:
@@ -40,11 +41,18 @@ def parse_settings(settings: Iterable[str]) -> dict[str, Any]:
             raise ParameterError("--set", setting, "must be name=value")
         if name in parsed:
             raise ParameterError("--set", setting, f"must give {name} only once")
-        try:
-            parsed[name] = json.loads(text)
-        except ValueError:
-            parsed[name] = _PYTHON.get(text.strip(), text.strip())
+        parsed[name] = _parse_value(text.strip())
     return parsed
+
+
+def _parse_value(text: str) -> Any:
+    """Read a value as JSON, or as Python writes a constant, a tuple or a list; other values are text."""
+    for parse in (json.loads, ast.literal_eval):
+        with suppress(ValueError, SyntaxError, RecursionError, MemoryError):
+            value = parse(text)
+            if parse is json.loads or isinstance(value, tuple | list | str | float | int | None):
+                return value
+    return text
 
 
 def parse_cutoffs(given: Iterable[str] | None) -> tuple[int, ...]:
@@ -57,12 +65,13 @@ def parse_cutoffs(given: Iterable[str] | None) -> tuple[int, ...]:
     """
     text = "1,3,5" if given is None else ",".join(given)
     ks = parse_numbers(text, int)
-    if not ks or min(ks) < 1:
-        raise ParameterError("-k", text, "must be integers of at least 1, separated by commas, such as 1,3,5")
+    if not ks or not all(map(Integer(1).accepts, ks)):
+        what = f"must be integers from 1 to {LARGEST_INT}, separated by commas, such as 1,3,5"
+        raise ParameterError("-k", text, what)
     return tuple(dict.fromkeys(ks))
 
 
-def parse_numbers(text: str, kind: Callable[[str], Number]) -> list[Number]:
+def parse_numbers(text: str, kind: Callable[[str], AnyNumber]) -> list[AnyNumber]:
     """Read numbers separated by commas; an empty list where one of them is not a number.
 
     Examples
@@ -133,19 +142,18 @@ def parse_propensity(text: str) -> JainPropensity:
         propensity.inverse([0, 1], 3)
         return propensity
     except ValueError:
-        close = get_close_matches(text, PRESETS, n=1)
-        hint = f" (did you mean {close[0]}?)" if close else ""
         raise ParameterError(
             "--propensity",
             text,
             "must be A,B, two numbers with A at least 0 and B above 0, such as 0.55,1.5, "
-            f"the name of a data set with published constants{hint}, or a file that longtail propensity fit saved",
+            f"the name of a data set with published constants{did_you_mean(text, PRESETS)}, or a file that longtail propensity "
+            "fit saved",
         ) from None
 
 
 def propensity_for(text: str | None, source: str) -> JainPropensity:
     """Return the propensity model of the option, else the published one of the training data, else the default."""
-    from longtail.recipes.compose import published_propensity
+    from longtail.propensity import published_propensity
 
     return parse_propensity(text) if text else published_propensity(source)
 
@@ -167,16 +175,6 @@ def parse_tail(text: str) -> float | Literal["auto"]:
     if not 0 <= tail <= 1:
         raise ParameterError("--tail", text, "must be a number from 0 to 1, or auto")
     return tail
-
-
-def check_out_file(path: Path, *endings: str, option: str = "--out") -> None:
-    """Refuse a file that can't be written, or whose name has another ending."""
-    if endings and path.suffix.lower() not in endings:
-        raise ParameterError(option, str(path), f"must end in {' or '.join(endings)}")
-    if path.is_dir():
-        raise InputError("is a directory: give the name of a file.", path=path)
-    if not path.resolve().parent.is_dir():
-        raise InputError(f"can't be written: {path.resolve().parent} is not a directory.", path=path)
 
 
 def check_not_input(source: str | Path, out: Path) -> None:

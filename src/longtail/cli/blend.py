@@ -47,14 +47,15 @@ def blend(
     """
     given = _check_arguments(models, out, weights)
     with step("blending", outcome="No model was written."):
-        from longtail.store import Model
         from longtail.store.manifest import check_target
+        from longtail.store.several import load_models
 
         check_target(out)
-        loaded = [Model.load(path, verify=True) for path in models]
-        _check_alike(models, loaded)
+        named = load_models(models, verify=True)
+        loaded = list(named.values())
+        _check_alike(named)
         dataset = read(on, label_names=loaded[0].label_names)
-        blended = _blended(models, loaded, given, dataset, on)
+        blended = _blended(named, given, dataset, on)
         scores = [model.evaluate(dataset) for model in (*loaded, blended)]
         with step("saving the model"):
             blended.save(out)
@@ -85,8 +86,6 @@ def _check_arguments(models: list[Path], out: Path, weights: str | None) -> list
     if len(models) < 2:
         raise ParameterError("MODEL", str(models[0]), "must be at least two models")
     resolved = [path.resolve() for path in models]
-    if len(set(resolved)) < len(resolved):
-        raise ParameterError("MODEL", str(models[0]), "must be different models: one is given twice")
     if out.resolve() in resolved:
         raise ParameterError("--out", str(out), "must be another directory than those of the models")
     if weights is None:
@@ -98,16 +97,15 @@ def _check_arguments(models: list[Path], out: Path, weights: str | None) -> list
     return found
 
 
-def _blended(
-    paths: list[Path], models: list[Model], weights: list[float] | None, dataset: Dataset, source: str
-) -> Model:
+def _blended(named: dict[str, Model], weights: list[float] | None, dataset: Dataset, source: str) -> Model:
     from longtail.learners import Blend
     from longtail.store import Model
 
+    models = list(named.values())
     first = models[0]
-    names = [model.recipe or path.name for model, path in zip(models, paths, strict=True)]
+    names = [model.recipe or name for name, model in named.items()]
     if len(set(names)) < len(names):
-        names = [path.name for path in paths]
+        names = list(named)
     if any(dataset.name is not None and model.training.get("data") == dataset.name for model in models):
         note(f"A model was trained on {dataset.name}: give rows that no model has seen, or it gets all the weight.")
     Y = first.labels.align(dataset.Y, dataset.label_names)
@@ -124,12 +122,13 @@ def _blended(
     )
 
 
-def _check_alike(paths: list[Path], models: list[Model]) -> None:
+def _check_alike(models: dict[str, Model]) -> None:
     """Refuse models with different labels or different kinds of rows."""
-    first = models[0]
-    for path, model in zip(paths[1:], models[1:], strict=True):
-        if first.labels.difference(model.labels):
-            raise InputError(f"has other labels than {paths[0]}: blend models of the same training data.", path=path)
-        if model.takes_texts != first.takes_texts:
-            kinds = ["texts" if one.takes_texts else "features" for one in (model, first)]
-            raise InputError(f"takes {kinds[0]}, and {paths[0]} takes {kinds[1]}.", path=path)
+    from longtail.store.several import check_same_labels
+
+    check_same_labels(models, "blend models of the same training data")
+    (first, base), *others = models.items()
+    for name, model in others:
+        if model.takes_texts != base.takes_texts:
+            kinds = ["texts" if one.takes_texts else "features" for one in (model, base)]
+            raise InputError(f"{name} takes {kinds[0]}, and {first} takes {kinds[1]}: blend models of the same data.")

@@ -8,8 +8,9 @@ import typer
 
 from longtail.cli.arguments import read
 from longtail.cli.console import guarded, note, output, output_json, step
-from longtail.cli.options import AsJson, ModelPath, TargetModel, rows_argument
+from longtail.cli.options import AsJson, ModelPath, TargetModel, k_option, rows_argument
 from longtail.errors import InputError
+from longtail.validation import LARGEST_INT
 
 if TYPE_CHECKING:
     from longtail.data import Dataset
@@ -27,7 +28,7 @@ def calibrate(
         Literal["head-torso-tail", "deciles", "none"],
         typer.Option(help="Groups of labels by frequency, calibrated separately."),
     ] = "head-torso-tail",
-    k: Annotated[int, typer.Option("-k", min=1, help="Predicted labels per row to fit on.")] = 20,
+    k: Annotated[int, k_option("Predicted labels per row to fit on", most=LARGEST_INT)] = 20,
     as_json: AsJson = False,
 ) -> None:
     """Calibrate a model on held-out rows, so that its predictions come with probabilities.

@@ -9,7 +9,7 @@ import typer
 
 from longtail.cli.arguments import parse_cutoffs, parse_names, read
 from longtail.cli.console import guarded, note, output_json, output_table, step
-from longtail.cli.options import AsJson, Cutoffs, Seed, TestRows
+from longtail.cli.options import AsJson, Cutoffs, Resamples, Seed, TestRows
 from longtail.errors import InputError, ParameterError
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def compare(
         Literal["holm", "benjamini-hochberg", "none"],
         typer.Option(help="Correction of the p-values for multiple comparisons."),
     ] = "holm",
-    resamples: Annotated[int, typer.Option(min=1, help="Bootstrap resamples for the intervals.")] = 1000,
+    resamples: Resamples = 1000,
     permutations: Annotated[int, typer.Option(min=1, help="Permutations for the p-values.")] = 10000,
     seed: Seed = 0,
     as_json: AsJson = False,

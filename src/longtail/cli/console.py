@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec
 
 import typer
 
-from longtail.errors import DiskError, InputError, Interrupted, LongtailError
+from longtail.errors import DiskError, InputError, Interrupted, LongtailError, ParameterError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -121,6 +121,15 @@ def errors_of(path: str | Path) -> Iterator[None]:
         yield
     except InputError as error:
         raise InputError(error.reason, path=error.path or path, line=error.line) from None
+
+
+@contextmanager
+def named_as(**options: str) -> Iterator[None]:
+    """Name options in place of parameters in the errors raised inside: ``named_as(k="-k")``."""
+    try:
+        yield
+    except ParameterError as error:
+        raise error.renamed(options.get(error.name, error.name)) from None
 
 
 def note(message: str) -> None:

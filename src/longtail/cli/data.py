@@ -7,9 +7,10 @@ from typing import Annotated
 
 import typer
 
-from longtail.cli.arguments import check_not_input, check_out_file, read
-from longtail.cli.console import guarded, note, output, output_table, step
+from longtail.cli.arguments import check_not_input, read
+from longtail.cli.console import guarded, named_as, note, output, output_table, step
 from longtail.cli.options import DataSource, Seed
+from longtail.runtime.disk import check_out_file
 
 data = typer.Typer(help="List, check, describe and convert data sets.", no_args_is_help=True)
 
@@ -54,7 +55,7 @@ def vectors(
     out: Annotated[Path, typer.Argument(metavar="OUT", help=".npz file to write.", show_default=False)],
 ) -> None:
     """Convert word vectors for networks over words: --set encoder.vectors=OUT."""
-    check_out_file(out, ".npz")
+    check_out_file(out, ".npz", name="OUT")
     with step("converting word vectors", outcome="Nothing was written."):
         from longtail.features.word_vectors import convert_vectors
 
@@ -94,16 +95,20 @@ def generate(
             check_out_file(path)
             if ".jsonl" in path.suffixes:
                 raise InputError("is for texts, and synthetic rows are features: write .txt or .npz.", path=path)
-        made = make(
-            rows,
-            labels,
-            features,
-            labels_per_row=labels_per_row,
-            features_per_row=features_per_row,
-            exponent=exponent,
-            random_state=seed,
-            test_rows=max(rows // 10, 1) if test_out else 0,
-        )
+        with named_as(
+            n_rows="--rows", n_labels="--labels", n_features="--features", labels_per_row="--labels-per-row",
+            features_per_row="--features-per-row", exponent="--exponent",
+        ):  # fmt: skip
+            made = make(
+                rows,
+                labels,
+                features,
+                labels_per_row=labels_per_row,
+                features_per_row=features_per_row,
+                exponent=exponent,
+                random_state=seed,
+                test_rows=max(rows // 10, 1) if test_out else 0,
+            )
         parts = made if isinstance(made, tuple) else (made,)
         for path, dataset in zip(outs, parts, strict=True):
             save(dataset, path)

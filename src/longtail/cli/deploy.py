@@ -7,10 +7,11 @@ from typing import Annotated
 
 import typer
 
-from longtail.cli.arguments import check_out_file, read
+from longtail.cli.arguments import read
 from longtail.cli.console import errors_of, guarded, output, output_json, step
 from longtail.cli.options import FORMATS, AsJson, ModelPath, NewModel
 from longtail.errors import InputError
+from longtail.runtime.disk import check_out_file, directory_size
 
 
 @guarded
@@ -43,7 +44,7 @@ def quantise(
                 figures[name] = {"before": round(before[name], 3), "after": round(after[name], 3)}
         with step("saving the model"):
             small.save(out)
-    sizes = [sum(file.stat().st_size for file in path.iterdir()) / 1e6 for path in (model, out)]
+    sizes = [directory_size(path) / 1e6 for path in (model, out)]
     if as_json:
         output_json({**figures, "model_mb": {"before": round(sizes[0], 3), "after": round(sizes[1], 3)}})
         return
@@ -61,7 +62,7 @@ def export(
 
     Its inputs are token ids and an attention mask, its output the log-odds of all labels.
     """
-    check_out_file(out, ".onnx", option="FILE")
+    check_out_file(out, ".onnx", name="FILE")
     with step("exporting", outcome="No file was written."), errors_of(model):
         from longtail.store import Model
         from longtail.store.deploying import export_onnx

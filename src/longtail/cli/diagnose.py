@@ -9,8 +9,7 @@ import typer
 
 from longtail.cli.arguments import capped, read
 from longtail.cli.console import guarded, output, output_json, output_table, save_picture, step
-from longtail.cli.options import AsJson, ModelPath, TailPosition, TestRows, picture_option
-from longtail.errors import InputError
+from longtail.cli.options import AsJson, ModelPath, TailPosition, TestRows, k_option, picture_option
 
 if TYPE_CHECKING:
     from longtail.data import Dataset
@@ -26,7 +25,7 @@ def diagnose(
         Path | None,
         typer.Option("--before", metavar="MODEL", help="An earlier model of the same labels to compare with."),
     ] = None,
-    k: Annotated[int, typer.Option("-k", min=1, help="Labels per row that count as predicted.")] = 5,
+    k: Annotated[int, k_option("Labels per row that count as predicted")] = 5,
     tail: TailPosition = None,
     picture: Annotated[Path | None, picture_option("--picture", "norms and shares")] = None,
     normalise: Annotated[
@@ -43,11 +42,12 @@ if the norm alone decided, predictions would be proportional to it (correlation 
     """
     with step("diagnosing", outcome="Nothing was written." if picture else ""):
         from longtail.store import Model
+        from longtail.store.several import check_same_labels
 
         models = {"model": Model.load(model)}
         if before is not None:
             models = {"before": Model.load(before), **models}
-            _check_labels(models)
+            check_same_labels(models, "diagnose models of the same labels")
         dataset = read(test, label_names=models["model"].label_names)
         found = {name: _diagnosed(one, dataset, k, tail if name == "model" else None) for name, one in models.items()}
         scores = _scores(models["model"], dataset, k, tail) if normalise else {}
@@ -80,20 +80,11 @@ def _as_json(found: dict[str, Diagnosis], scores: dict[str, dict[str, float]]) -
 
 def _names(model: Path, before: Path | None, tail: float | None) -> dict[str, str]:
     """Return the names of the models: their directories, or their paths where the directories have the same name."""
-    short = model.resolve().name
-    named = {"model": short if tail is None else f"{short}, tail {tail:g}"}
-    if before is not None:
-        other = before.resolve().name
-        if other == named["model"]:
-            named, other = {"model": str(model)}, str(before)
-        named = {"before": other, **named}
-    return named
+    from longtail.store.several import model_names
 
-
-def _check_labels(models: dict[str, Model]) -> None:
-    before, after = models["before"], models["model"]
-    if before.labels.difference(after.labels):
-        raise InputError("MODEL and the earlier model have different labels: diagnose models of the same labels.")
+    paths = {"model": model} if before is None else {"before": before, "model": model}
+    named = dict(zip(paths, model_names(list(paths.values())), strict=True))
+    return named if tail is None else {**named, "model": f"{named['model']}, tail {tail:g}"}
 
 
 def _diagnosed(model: Model, dataset: Dataset, k: int, tail: float | None) -> Diagnosis:

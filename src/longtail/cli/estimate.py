@@ -15,7 +15,7 @@ from longtail.cli.options import (
     MemoryLimit,
     OwnTree,
     PropensityConstants,
-    Recipe,
+    RecipeName,
     Settings,
     Threads,
     TrainRows,
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @guarded
 def estimate(
-    recipe: Recipe,
+    recipe: RecipeName,
     train: TrainRows,
     settings: Settings = None,
     propensity: PropensityConstants = None,

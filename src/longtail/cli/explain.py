@@ -10,13 +10,14 @@ import typer
 
 from longtail.cli.arguments import capped, read
 from longtail.cli.console import guarded, note, output, output_json, output_table, step
-from longtail.cli.options import AsJson, ModelPath
+from longtail.cli.options import AsJson, ModelPath, k_option, labels_option
 from longtail.errors import InputError, ParameterError
 
 if TYPE_CHECKING:
     from longtail.learners import Explanation
     from longtail.store import Model
 
+_MOST_DIGITS = 18  # of the number of a row
 _SOURCES = 5  # shown per label; --json prints all
 
 
@@ -32,13 +33,8 @@ def explain(
             show_default=False,
         ),
     ],
-    label: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--label", metavar="NAME", help="Name or id of a label; can be repeated. By default the best labels."
-        ),
-    ] = None,
-    k: Annotated[int, typer.Option("-k", min=1, help="Number of labels to explain when none is named.")] = 3,
+    label: Annotated[list[str] | None, labels_option("Label to explain, in place of the best ones")] = None,
+    k: Annotated[int, k_option("Number of labels to explain when none is named")] = 3,
     parts: Annotated[int, typer.Option(min=1, help="Number of words or features to show per label.")] = 10,
     as_json: AsJson = False,
 ) -> None:
@@ -68,7 +64,7 @@ def explain(
 
 def _as_json(why: Explanation) -> dict[str, Any]:
     names = ("label", "name", "score", "bias", "parts", "sources", "path_name", "path_share", "remark")
-    path = [{"way": way, "parts": pulls} for way, pulls in why.path]
+    path = [{"name": name, "parts": pulls} for name, pulls in why.path]
     return {**{name: getattr(why, name) for name in names}, "path": path}
 
 
@@ -78,11 +74,11 @@ def _output(why: Explanation, parts: int) -> None:
     if why.remark:
         output(why.remark)
     if why.sources:
-        output_table("where it comes from", ["", ""], _cells(_shortened(why.sources, _SOURCES)))
+        output_table("Sources", ["", ""], _cells(_shortened(why.sources, _SOURCES)))
     if why.path:
-        output(f"the way down {why.path_name}: {100 * why.path_share:.0f} % of the score of the trees")
-        for way, pulls in why.path:
-            output(f"{way:5}  " + (", ".join(f"{name} {pull:+.3g}" for name, pull in pulls) or "by the bias"))
+        output(f"Path through {why.path_name}: {100 * why.path_share:.0f} % of the score of the trees")
+        for step_name, pulls in why.path:
+            output(f"{step_name:5}  " + (", ".join(f"{name} {pull:+.3g}" for name, pull in pulls) or "bias only"))
 
 
 def _shortened(amounts: list[tuple[str, float]], most: int) -> list[tuple[str, float]]:
@@ -109,7 +105,7 @@ def _cells(amounts: list[tuple[str, float]]) -> list[list[str]]:
 def _row(given: str, model: Model) -> Any:
     source, mark, number = given.rpartition("#")
     if mark and number.isdecimal() and _is_source(source):
-        return _row_of(source, int(number), model)
+        return _row_of(source, number, model)
     if model.takes_texts:
         if Path(given[:255]).is_file() or (mark and " " not in given):
             note(
@@ -125,12 +121,14 @@ def _row(given: str, model: Model) -> Any:
     except ValueError:
         pairs = []
     columns = [feature for feature, _ in pairs]
-    if not pairs or not all(0 <= feature < n_features for feature in columns) or len(set(columns)) < len(columns):
+    are_known = all(0 <= feature < n_features for feature in columns) and len(set(columns)) == len(columns)
+    largest = float(np.finfo(np.float32).max)
+    if not pairs or not are_known or not all(abs(value) <= largest for _, value in pairs):
         raise ParameterError(
             "TEXT-or-ROW",
             given,
-            f"must be feature:value pairs, each feature once and from 0 to {n_features - 1}, or FILE#N, "
-            "because the model takes features",
+            f"must be feature:value pairs, each feature once and from 0 to {n_features - 1}, each value from "
+            f"-{largest:.2g} to {largest:.2g}, or FILE#N, because the model takes features",
         )
     order = np.argsort(columns)
     indices = np.asarray(columns, np.int32)[order]
@@ -147,12 +145,14 @@ def _is_source(text: str) -> bool:
         return False
 
 
-def _row_of(source: str, number: int, model: Model) -> Any:
+def _row_of(source: str, number: str, model: Model) -> Any:
     dataset = read(source, labels_optional=True)
-    if number >= dataset.n_rows:
-        raise InputError(f"has {dataset.n_rows:,} rows, counted from 0: there is no row {number:,}.", path=source)
+    row = int(number) if len(number) <= _MOST_DIGITS else dataset.n_rows
+    if row >= dataset.n_rows:
+        shown = number if len(number) <= _MOST_DIGITS else f"{number[:_MOST_DIGITS]}..."
+        raise InputError(f"has {dataset.n_rows:,} rows, counted from 0: there is no row {shown}.", path=source)
     if model.takes_texts and dataset.texts is not None:
-        return dataset.texts[number]
+        return dataset.texts[row]
     if not model.takes_texts and dataset.X is not None:
-        return dataset.X[[number]]
+        return dataset.X[[row]]
     raise InputError(f"has no {'texts' if model.takes_texts else 'features'}, which the model takes.", path=source)

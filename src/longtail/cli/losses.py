@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from longtail.cli.console import guarded, output_json, output_table, save_picture
+from longtail.cli.console import guarded, named_as, output_json, output_table, save_picture
 from longtail.cli.options import AsJson, picture_option
 
 if TYPE_CHECKING:
@@ -36,7 +36,8 @@ def losses(
     from longtail.losses.corrected import per_label
 
     per_label("--propensity", propensity, most=1.0)
-    table = [_described(form, loss) for form, loss in _forms(propensity, label_count, beta)]
+    with named_as(beta="--beta"):
+        table = [_described(form, loss) for form, loss in _forms(propensity, label_count, beta)]
     if out is not None:
         from longtail.plots.losses import loss_curves
 

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from longtail.cli.arguments import check_out_file
 from longtail.cli.console import guarded
+from longtail.validation import LARGEST_SEED
 
 FORMATS = "a file in XC text, JSONL or .npz format, or the name of a data set"
 
@@ -24,15 +24,43 @@ def picture_option(name: str, what: str) -> Any:
 
     def checked(path: Path | None) -> Path | None:
         if path is not None:
-            guarded(check_out_file)(path, ".png", ".svg", ".pdf", option=name)
+            from longtail.plots.style import check_picture
+
+            guarded(check_picture)(path, name)
         return path
 
     help = f"Draw {what} to this file: .png, .svg or .pdf."
     return typer.Option(name, metavar="FILE", help=help, callback=checked)
 
 
+def labels_option(what: str) -> Any:
+    """Return an option that takes labels by name or id."""
+    return typer.Option("--label", metavar="NAME", help=f"{what}, by name or id; can be repeated.")
+
+
+def k_option(what: str, *, most: int | None = None) -> Any:
+    """Return an option that takes a number of labels."""
+    return typer.Option("-k", min=1, max=most, help=f"{what}.")
+
+
+def propensity_option(what: str, default: str) -> Any:
+    """Return an option that takes a propensity model."""
+    return typer.Option(
+        "--propensity",
+        metavar="A,B",
+        help=f"{what}: its constants, the name of a data set with published ones, or a file that longtail propensity "
+        f"fit saved; by default {default}.",
+    )
+
+
+def tail_option(*, more: str = "", **settings: Any) -> Any:
+    """Return an option that takes a position of the tail dial."""
+    dial = "Position of the tail dial, from 0 to 1: higher values rank rare labels higher."
+    return typer.Option("--tail", help=f"{dial} {more}".rstrip(), **settings)
+
+
 ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="Directory of a trained model.", show_default=False)]
-Recipe = Annotated[
+RecipeName = Annotated[
     str, typer.Argument(metavar="RECIPE", help="Name of a recipe; longtail recipes lists them.", show_default=False)
 ]
 TrainRows = Annotated[str, rows_argument("TRAIN", "Training rows with labels", "debian-depends:train")]
@@ -55,13 +83,7 @@ Settings = Annotated[
     ),
 ]
 PropensityConstants = Annotated[
-    str | None,
-    typer.Option(
-        "--propensity",
-        metavar="A,B",
-        help="Constants of the propensity model, the name of a data set with published ones, or a file that longtail "
-        "propensity fit saved; by default those of the data set, else 0.55,1.5.",
-    ),
+    str | None, propensity_option("Propensity model", "the published one of the data set, else 0.55,1.5")
 ]
 OwnTree = Annotated[
     Path | None,
@@ -80,21 +102,13 @@ LabelTexts = Annotated[
         "them. Networks that read label texts use the names by default, and nothing with 'none'.",
     ),
 ]
-TailPosition = Annotated[
-    float | None,
-    typer.Option(
-        "--tail",
-        min=0,
-        max=1,
-        metavar="T",
-        help="Position of the tail dial, from 0 to 1: higher values rank rare labels higher.",
-    ),
-]
+TailPosition = Annotated[float | None, tail_option(min=0, max=1, metavar="T")]
+Resamples = Annotated[int, typer.Option("--resamples", min=1, help="Bootstrap resamples for the intervals.")]
 Cutoffs = Annotated[
     list[str] | None, typer.Option("-k", metavar="K,K...", help="Cutoffs k of the metrics; 1,3,5 by default.")
 ]
 Threads = Annotated[int | None, typer.Option("--threads", min=1, help="Number of threads; all cores by default.")]
-Seed = Annotated[int, typer.Option("--seed", min=0, help="Random seed.")]
+Seed = Annotated[int, typer.Option("--seed", min=0, max=LARGEST_SEED, help="Random seed.")]
 MemoryLimit = Annotated[
     str | None,
     typer.Option(

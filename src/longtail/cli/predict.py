@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from longtail.cli.arguments import capped, check_out_file, read
+from longtail.cli.arguments import capped, read
 from longtail.cli.console import guarded, note, run_settings, step
-from longtail.cli.options import FORMATS, Cluster, MemoryLimit, ModelPath, TailPosition
+from longtail.cli.options import FORMATS, Cluster, MemoryLimit, ModelPath, TailPosition, k_option
 from longtail.errors import InputError, ParameterError
+from longtail.runtime.disk import check_out_file
 
 if TYPE_CHECKING:
     from longtail.data import Dataset
@@ -39,7 +40,7 @@ def predict(
             show_default=False,
         ),
     ],
-    k: Annotated[int, typer.Option("-k", min=1, help="Labels per row.")] = 5,
+    k: Annotated[int, k_option("Labels per row")] = 5,
     tail: TailPosition = None,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FILE", help="Write to this file instead of standard output.")

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from longtail.cli.arguments import read
+from longtail.cli.console import errors_of
 from longtail.errors import InputError, ParameterError
-from longtail.recipes.compose import FEATURES, label_texts_of
+from longtail.recipes.compose import FEATURES, label_texts_of, learner_and_rows
 
 if TYPE_CHECKING:
     from longtail.data import Dataset
@@ -18,8 +19,6 @@ def prepare(
     plan: TextLearner, parameters: dict[str, Any], source: str, tree: Path | None, label_texts: str | None
 ) -> tuple[Learner, Any, Dataset]:
     """Read the training rows; return the learner for them, the rows as it takes them, and the data set."""
-    from longtail.features import Tokens
-
     dataset = read(source)
     if not dataset.Y.nnz:
         raise InputError("has no labels: there is nothing to learn.", path=source)
@@ -28,11 +27,9 @@ def prepare(
         for name in parameters:
             if name == "features" or name.startswith(FEATURES):
                 raise ParameterError(name, parameters[name], f"is for texts, and {source} holds features")
-        if not isinstance(plan.features, Tokens) and plan.learner is not None:
-            return plan.learner, dataset.X, dataset
-    if dataset.texts is None:
-        raise InputError("holds features, and the recipe takes texts: give rows with texts.", path=source)
-    return plan, dataset.texts, dataset
+    with errors_of(source):
+        learner, rows = learner_and_rows(plan, dataset)
+    return learner, rows, dataset
 
 
 def _set_label_data(plan: TextLearner, dataset: Dataset, tree: Path | None, label_texts: str | None) -> None:
@@ -49,7 +46,7 @@ def _set_label_data(plan: TextLearner, dataset: Dataset, tree: Path | None, labe
             raise ParameterError("--tree", str(tree), "is for recipes of label trees; longtail recipes lists them")
         from longtail.data import read_hierarchy
 
-        names = dataset.label_names or [str(label) for label in range(dataset.n_labels)]
+        names = dataset.labels.all_shown()
         found[f"{tree_at}tree"] = read_hierarchy(tree).pairs(names)
     if label_texts is not None:
         if tree_at is None and texts_at is None:

@@ -8,10 +8,22 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from longtail.cli.arguments import check_out_file, parse_cutoffs, parse_numbers, parse_propensity, read
-from longtail.cli.console import guarded, note, output, output_json, output_table, save_picture, step
-from longtail.cli.options import AsJson, Cutoffs, Seed, TestRows, TrainRows, picture_option, rows_argument
+from longtail.cli.arguments import parse_cutoffs, parse_numbers, parse_propensity, propensity_for, read
+from longtail.cli.console import guarded, named_as, note, output, output_json, output_table, save_picture, step
+from longtail.cli.options import (
+    AsJson,
+    Cutoffs,
+    PropensityConstants,
+    Resamples,
+    Seed,
+    TestRows,
+    TrainRows,
+    picture_option,
+    propensity_option,
+    rows_argument,
+)
 from longtail.errors import InputError, ParameterError
+from longtail.runtime.disk import check_out_file
 
 if TYPE_CHECKING:
     import numpy as np
@@ -29,7 +41,7 @@ def _file(help: str, *names: str) -> Any:
     return typer.Option(*names, metavar="FILE", help=help)
 
 
-Picture = Annotated[Path | None, picture_option("--out", "the result")]
+PictureFile = Annotated[Path | None, picture_option("--out", "the result")]
 
 
 @propensity.command()
@@ -54,10 +66,10 @@ def fit(
         typer.Option(help="Average a bin over its labels, or over their rows (the default with --complete)."),
     ] = None,
     level: Annotated[float, typer.Option(metavar="SHARE", help="Confidence level of the intervals.")] = 0.95,
-    resamples: Annotated[int, typer.Option(min=1, help="Bootstrap resamples for the intervals.")] = 500,
+    resamples: Resamples = 500,
     seed: Seed = 0,
     save_to: Annotated[Path | None, _file("Write the fitted model to this file as JSON.", "--save")] = None,
-    out: Picture = None,
+    out: PictureFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Fit the constants A and B of the propensity model to your own data.
@@ -78,7 +90,9 @@ or items that substitute each other.
         options: dict[str, Any] = {"labels_per_bin": labels_per_bin} | ({"average": average} if average else {})
         if hierarchy is not None:
             options["min_descendants"] = min_descendants
-        fitted = _points(data, source, sources, options).fit(level=level, resamples=resamples, random_state=seed)
+        points = _points(data, source, sources, options)
+        with named_as(level="--level"):
+            fitted = points.fit(level=level, resamples=resamples, random_state=seed)
         if out is not None:
             from longtail.plots.by_frequency import fitted_curve
 
@@ -134,9 +148,9 @@ def _output_fit(fitted: FittedPropensity, data: str) -> None:
     if fitted.a_interval_[0] <= 0:
         output("The bins don't show that propensity rises with the count.")
     if fitted.at_bound:
-        output("A or B is at the bound of its range: the bins don't determine it, and its interval means little.")
+        output("A or B is at the bound of its range: the bins don't determine it, and its interval is not reliable.")
     elif len(points) < _FEW_BINS:
-        output(f"With {len(points)} bins the intervals mean little: use more labels, or smaller bins.")
+        output(f"With {len(points)} bins the intervals are not reliable: use more labels, or smaller bins.")
     else:
         output(f"To use it: --propensity {fitted.a:.4g},{fitted.b:.4g}")
 
@@ -145,20 +159,13 @@ def _output_fit(fitted: FittedPropensity, data: str) -> None:
 @guarded
 def show(
     data: Annotated[str | None, rows_argument("TRAIN", "Training rows with labels")] = None,
-    constants: Annotated[
-        str | None,
-        typer.Option(
-            "--propensity",
-            metavar="A,B",
-            help="Constants of the model, the name of a data set with published ones, or a file that fit --save wrote.",
-        ),
-    ] = None,
+    constants: PropensityConstants = None,
     rows: Annotated[int | None, typer.Option(min=3, help="Number of training rows, without TRAIN.")] = None,
-    out: Picture = None,
+    out: PictureFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Show the propensities and the costs of labels by their training rows."""
-    model = _propensity(constants, data)
+    model = propensity_for(constants, data or "")
     with step("reading"):
         import numpy as np
 
@@ -167,6 +174,8 @@ def show(
             if rows is not None:
                 raise ParameterError("--rows", rows, "can't be given with TRAIN")
             dataset = read(data)
+            if not dataset.n_rows:
+                raise InputError("has no rows: give rows with labels.", path=data)
             counts, rows = dataset.label_counts, dataset.n_rows
         elif rows is None:
             rows = _published_rows(constants)
@@ -196,7 +205,7 @@ def _table(
 
     costs = PW(propensity=model).costs(shown, n_rows).positive
     return [
-        {"count": count, "propensity": float(p), "inverse_propensity": float(1 / p), "pw_cost": float(cost)}
+        {"training_rows": count, "propensity": float(p), "inverse_propensity": float(1 / p), "pw_cost": float(cost)}
         | ({} if counts is None else {"labels_up_to": int((counts <= count).sum())})
         for count, p, cost in zip(shown, model.propensities(shown, n_rows), costs, strict=True)
     ]
@@ -212,13 +221,9 @@ def sensitivity(
     k: Cutoffs = None,
     constants: Annotated[
         str | None,
-        typer.Option(
-            "--propensity",
-            metavar="A,B",
-            help="Constants whose order of the models is the reference; by default those of the first model.",
-        ),
+        propensity_option("Propensity model whose order of the models is the reference", "that of the first model"),
     ] = None,
-    out: Picture = None,
+    out: PictureFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Show how PSP@k, and the order of models by it, change with A and B.
@@ -226,7 +231,7 @@ def sensitivity(
     The models must have been trained on the same rows. A star marks constants that change the order.
     """
     ks, grid_a, grid_b = parse_cutoffs(k), _grid("--a", a), _grid("--b", b)
-    base = _propensity(constants, None) if constants else None
+    base = parse_propensity(constants) if constants else None
     with step("measuring"):
         from longtail.cli.propensity_sources import measured
 
@@ -248,14 +253,6 @@ def sensitivity(
         output_table(title, ["A", "B", *result.models, "other order"], rows, text_columns=0)
 
 
-def _propensity(constants: str | None, data: str | None) -> JainPropensity:
-    from longtail.propensity import JainPropensity, preset
-
-    if constants is None:
-        return preset((data or "").partition(":")[0], default=JainPropensity())
-    return parse_propensity(constants)
-
-
 def _published_rows(constants: str | None) -> int:
     from longtail.data.registry import parse_name
 
@@ -267,8 +264,9 @@ def _published_rows(constants: str | None) -> int:
 
 def _round_counts(largest: int, *, unseen: bool) -> list[int]:
     """Return 0 if labels are unseen, 1, 2, 5, 10, 20, 50, ... and the largest count."""
-    steps = [digit * 10**power for power in range(len(str(largest))) for digit in (1, 2, 5)]
-    return [0] * unseen + [step for step in steps if step < largest] + [largest]
+    from longtail.plots.formats import round_numbers
+
+    return [0] * unseen + round_numbers(largest) + [largest]
 
 
 def _grid(option: str, text: str) -> tuple[float, ...]:

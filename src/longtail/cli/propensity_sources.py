@@ -26,12 +26,13 @@ from longtail.propensity import (
     read_pairs,
 )
 from longtail.store import Model
+from longtail.store.several import check_same_labels, load_models
 from longtail.topk import TopK
 
 
 def from_hierarchy(dataset: Dataset, path: Path, **options: Any) -> PropensityPoints:
     """Estimate from the file of a hierarchy; concepts that are not labels may come between labels."""
-    names = dataset.label_names or [str(label) for label in range(dataset.n_labels)]
+    names = dataset.labels.all_shown()
     pairs = read_hierarchy(path).pairs(names)
     others = {concept for pair in pairs for concept in pair if isinstance(concept, str)}
     if others:
@@ -80,23 +81,19 @@ def measured(
     base: JainPropensity | None = None,
 ) -> Sensitivity:
     """Rank the test rows with each model, and compute PSP over a grid of A and B."""
-    models = [Model.load(path) for path in paths]
-    first = models[0]
-    for path, model in zip(paths, models, strict=True):
-        same_rows = model.n_rows == first.n_rows and np.array_equal(model.label_counts, first.label_counts)
-        if not same_rows or model.label_names != first.label_names:
-            raise InputError(f"{path} and {paths[0]} were not trained on the same rows: compare models that were.")
-    names = [path.name for path in paths]
-    names = names if len(set(names)) == len(names) else [str(path) for path in paths]
-    if len(set(names)) < len(names):
-        raise InputError("A model is given twice: give each once.")
+    models = load_models(paths)
+    check_same_labels(models, "compare models that were trained on the same rows")
+    (first_name, first), *others = models.items()
+    for name, model in others:
+        if model.n_rows != first.n_rows or not np.array_equal(model.label_counts, first.label_counts):
+            raise InputError(f"{name} and {first_name} were not trained on the same rows: compare models that were.")
     dataset = read(test, label_names=first.label_names)
     if dataset.n_labels < first.n_labels or (first.label_names is None and dataset.n_labels > first.n_labels):
         raise InputError(
             f"{test} has {dataset.n_labels} labels and the models {first.n_labels}: "
             "use rows of the data set that they were trained on."
         )
-    tops = {name: _ranking(model, dataset, max(ks)) for name, model in zip(names, models, strict=True)}
+    tops = {name: _ranking(model, dataset, max(ks)) for name, model in models.items()}
     counts = np.pad(first.label_counts, (0, dataset.n_labels - first.n_labels))
     own = first.propensity if isinstance(first.propensity, JainPropensity) else JainPropensity()
     chosen = base or own

@@ -8,9 +8,10 @@ from typing import Annotated
 
 import typer
 
-from longtail.cli.arguments import check_not_input, check_out_file, read
+from longtail.cli.arguments import check_not_input, read
 from longtail.cli.console import guarded, note, run_settings, step
-from longtail.cli.options import Seed, TestRows, Threads
+from longtail.cli.options import Resamples, Seed, TestRows, Threads
+from longtail.runtime.disk import check_out_file
 
 
 @guarded
@@ -25,7 +26,7 @@ def report(
     out: Annotated[
         Path, typer.Option("--out", metavar="FILE", help="HTML file to write, such as report.html.", show_default=False)
     ],
-    resamples: Annotated[int, typer.Option(min=2, help="Bootstrap resamples for the intervals.")] = 1000,
+    resamples: Resamples = 1000,
     seed: Seed = 0,
     threads: Threads = None,
 ) -> None:
@@ -40,7 +41,7 @@ the worst predictions.
 
         from longtail.report import gather, load_models, shared_names, write
 
-        check_out_file(out, ".html", ".htm")
+        check_out_file(out, ".html", ".htm", name="--out")
         check_not_input(test, out)
         loaded = load_models(models)
         dataset = read(test, label_names=shared_names(loaded))

@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from longtail.cli.arguments import check_out_file, parse_names, parse_seconds
+from longtail.cli.arguments import parse_names, parse_seconds
 from longtail.cli.console import guarded, note, output, output_table, run_settings, save_picture, step
 from longtail.cli.options import Cluster, Threads, picture_option
 from longtail.errors import ParameterError
+from longtail.runtime.disk import check_out_file
 
 if TYPE_CHECKING:
     from longtail.reproduce.figures import Figure
-    from longtail.reproduce.jobs import Job, Result, Runner
+    from longtail.reproduce.jobs import Job, JobResult, Runner
     from longtail.reproduce.markdown import Panel
     from longtail.reproduce.papers import PaperTable
     from longtail.reproduce.sets import AvailableSet
@@ -50,7 +51,8 @@ def reproduce(
     ] = None,
     networks: Annotated[bool, typer.Option("--networks", help="Train networks too: hours on a CPU.")] = False,
     limit: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Maximum time per training, such as 30m; others are left out.")
+        str | None,
+        typer.Option(metavar="TIME", help="Maximum time per training run, such as 30m; others are left out."),
     ] = None,
     known: Annotated[bool, typer.Option("--known", help="Train nothing: show the results of earlier runs.")] = False,
     threads: Threads = None,
@@ -65,15 +67,14 @@ def reproduce(
 
     Results are cached by the content of the data and the recipe: a stopped run resumes where it was.
     """
-    from longtail.reproduce.papers import find_table, tables
+    from longtail.reproduce.papers import find_table
 
     if listed or table is None:
-        rows = [[key, known.shows, str(len(known.rows))] for key, known in tables().items()]
-        output_table("Tables and figures", ["TABLE", "what it shows", "rows"], rows, text_columns=2)
+        _list_tables()
         return
     if table != _RESULTS:
         find_table(table)
-    with step("reproducing", outcome="Finished trainings are kept: the same command resumes from there."):
+    with step("reproducing", outcome="Finished training runs are kept: the same command resumes from there."):
         from longtail.reproduce.jobs import Runner
         from longtail.reproduce.sets import SWEPT_ROWS, available_sets
 
@@ -88,8 +89,15 @@ def reproduce(
             section = work.page(out) if table == _RESULTS else work.section(table)
     _write(section, out, plot, shown=table != _RESULTS or out is None)
     if section.has_failed:
-        note('No training of it has a result: the reasons are above, under "Not run".')
+        note('No training run of it has a result: the reasons are above, under "Not run".')
         raise typer.Exit(_FAILED)
+
+
+def _list_tables() -> None:
+    from longtail.reproduce.papers import tables
+
+    rows = [[key, known.shows, str(len(known.rows))] for key, known in tables().items()]
+    output_table("Tables and figures", ["TABLE", "what it shows", "rows"], rows, text_columns=2)
 
 
 @dataclass(frozen=True)
@@ -100,12 +108,12 @@ class _Section:
     direct: Mapping[tuple[str, str], Sequence[FigureNumber]] = field(default_factory=dict)
     gains: Sequence[Gain] = ()
     panels: Sequence[Panel] = ()
-    has_failed: bool = False  # whether all trainings failed
+    has_failed: bool = False  # whether all training runs failed
 
 
 @dataclass(frozen=True)
 class _Work:
-    """The trainings to run: on the data sets of `chosen`, and with varied parameters on those of `swept`."""
+    """The training runs: on the data sets of `chosen`, and with varied parameters on those of `swept`."""
 
     sets: dict[str, AvailableSet]
     chosen: list[str]
@@ -115,7 +123,7 @@ class _Work:
     is_page: bool
 
     def section(self, key: str) -> _Section:
-        """Run the trainings of a table or figure, and write its results beside the published ones."""
+        """Train the recipes of a table or figure, and write its results beside the published ones."""
         from longtail.reproduce.figures import figures
         from longtail.reproduce.markdown import as_markdown
         from longtail.reproduce.papers import find_table
@@ -159,25 +167,28 @@ class _Work:
         return [f"Parameters are not varied on {', '.join(left)}: name these in --stand-ins."] if left else []
 
     def page(self, out: Path | None) -> _Section:
-        """Run all trainings, and write the page of all results."""
+        """Train all recipes, and write the page of all results."""
         from longtail.reproduce.jobs import Job
         from longtail.reproduce.page import all_recipes, all_signs, page
         from longtail.reproduce.papers import tables
 
-        at, all_ours = [self.sets[name] for name in self.chosen], all_recipes(self.networks)
-        jobs = [Job(data, mine) for mine in all_ours for data in at if data.has_texts or not mine.is_network]
+        at, configured = [self.sets[name] for name in self.chosen], all_recipes(self.networks)
+        jobs = [Job(data, mine) for mine in configured for data in at if data.has_texts or not mine.is_network]
         done = _run(self.runner, jobs)
         written = {key: self.section(key) for key in tables()}
         gains = [gain for section in written.values() for gain in section.gains]
         sections = [*all_signs(gains), "## The papers' tables", ""]
         sections += [section.text.replace("## ", "### ", 1) for section in written.values()]
         before = out.read_text(encoding="utf-8") if out is not None and out.is_file() else ""
-        return _Section(page(at, all_ours, done, sections, before), gains=gains)
+        return _Section(page(at, configured, done, sections, before), gains=gains)
 
 
 def _write(section: _Section, out: Path | None, plot: Path | None, *, shown: bool) -> None:
     if out is not None:
-        out.write_text(section.text, encoding="utf-8")
+        from longtail.data.streams import write_whole
+
+        with write_whole(out) as file:
+            file.write(section.text.encode())
         note(f"Wrote {out}.")
     if plot is not None:
         _draw(section, plot)
@@ -199,15 +210,15 @@ def _draw(section: _Section, plot: Path) -> None:
     save_picture(drawn, plot)
 
 
-def _run(runner: Runner, jobs: list[Job]) -> dict[Job, Result]:
+def _run(runner: Runner, jobs: list[Job]) -> dict[Job, JobResult]:
     from longtail.runtime.progress import progress_bar
 
     new = [job for job in dict.fromkeys(jobs) if runner.known(job) is None]
     if runner.known_only and new:
-        note(f"{len(new)} of {len(set(jobs))} trainings have no result.")
+        note(f"{len(new)} of {len(set(jobs))} training runs have no result.")
     if runner.known_only or not new:
         return runner.run(jobs, lambda what: None)
-    note(f"{len(new)} of {len(set(jobs))} trainings are new.")
+    note(f"{len(new)} of {len(set(jobs))} training runs are new.")
     with progress_bar("training", len(new), "models") as advance:
         begun = False
 

@@ -97,7 +97,7 @@ def _listening(settings: ServerSettings) -> socket:
     for directory in settings.models.values():
         model_checksum(Path(directory))
     if settings.host not in LOOPBACK and not keys:
-        note(f"Anyone who reaches {settings.host} can use this server: --api-key-file asks for a key.")
+        note(f"Anyone who can reach {settings.host} can use this server: --api-key-file requires a key.")
     listening = bind(settings.host, settings.port)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until the models are loaded
     note(f"Listening on {address_of(listening)}, Ctrl-C stops.")

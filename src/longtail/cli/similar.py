@@ -8,14 +8,14 @@ import typer
 
 from longtail.cli.arguments import capped
 from longtail.cli.console import errors_of, guarded, note, output_json, output_table, step
-from longtail.cli.options import AsJson, ModelPath
+from longtail.cli.options import AsJson, ModelPath, k_option
 
 
 @guarded
 def similar(
     model: ModelPath,
     label: Annotated[str, typer.Argument(metavar="LABEL", help="Name or id of a label.", show_default=False)],
-    k: Annotated[int, typer.Option("-k", min=1, help="Labels to show.")] = 10,
+    k: Annotated[int, k_option("Labels to show")] = 10,
     as_json: AsJson = False,
 ) -> None:
     """Show the labels nearest to a label, for a model with label embeddings such as glas.

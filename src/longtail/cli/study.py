@@ -121,14 +121,14 @@ def _show(made: Any, outcomes: list[Any]) -> None:
         rows.append([o.recipe, left, *(put(o.scores[metric]) for metric in METRICS), *gains])
     columns = ["recipe", "% of labels left", *METRICS, "nDCG@5 over its base", "% recovered"]
     output_table("Trained on the labels left, with the true propensities; evaluated on all labels", columns, rows)
-    wrong = [
+    by_given = [
         [o.recipe, f"{o.given:g}", *(put(o.scores[metric]) for metric in METRICS), put(o.against_base["nDCG@5"], "+")]
         for o in outcomes
         if o.severity == made.reference and o.against_base
     ]
-    if wrong:
-        title = f"Trained with wrong propensities; the true ones have A = {made.reference:g}"
-        output_table(title, ["recipe", "given A", *METRICS, "nDCG@5 over its base"], wrong)
+    if len(made.severities) > 1 and by_given:
+        title = f"Trained with the propensities of each A; the true ones have A = {made.reference:g}"
+        output_table(title, ["recipe", "given A", *METRICS, "nDCG@5 over its base"], by_given)
     if made.seeds > 1:
         output(f"± is half of a 95 % interval over {made.seeds} seeds, each with its own masking.")
     if any((o.recovered["nDCG@5"].half or 0) > _TOO_WIDE for o in outcomes if "nDCG@5" in o.recovered):
@@ -145,8 +145,8 @@ def _as_json(made: Any, outcomes: list[Any]) -> dict[str, Any]:
     rows = [
         {
             "recipe": o.recipe,
-            "A": o.severity,
-            "given A": o.given,
+            "a": o.severity,
+            "given_a": o.given,
             "left": 1.0 if o.severity is None else round(made.kept(o.severity), 4),
             "scores": means(o.scores),
             "against_base": means(o.against_base),
@@ -165,5 +165,7 @@ def _number(value: float | None) -> float | None:
 def _levels(text: str) -> list[float]:
     levels = parse_numbers(text, float)
     if not levels or not all(0 < a < 100 for a in levels) or len(set(levels)) < len(levels):
-        raise ParameterError("--severities", text, "must be different numbers above 0, separated by commas")
+        raise ParameterError(
+            "--severities", text, "must be different numbers above 0 and below 100, separated by commas"
+        )
     return levels

@@ -20,11 +20,12 @@ from longtail.cli.options import (
     NewModel,
     OwnTree,
     PropensityConstants,
-    Recipe,
+    RecipeName,
     Seed,
     Settings,
     Threads,
     TrainRows,
+    tail_option,
 )
 from longtail.errors import ParameterError
 
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 @guarded
 def train(
-    recipe: Recipe,
+    recipe: RecipeName,
     train: TrainRows,
     out: NewModel,
     settings: Settings = None,
@@ -43,10 +44,9 @@ def train(
     label_texts: LabelTexts = None,
     tail: Annotated[
         str | None,
-        typer.Option(
+        tail_option(
             metavar="T|auto",
-            help="Position of the tail dial, from 0 to 1: higher values rank rare labels higher. auto finds the best "
-            "position on a tenth of the rows; training then takes two to three times as long.",
+            more="auto finds the best position on a tenth of the rows; training then takes two to three times as long.",
         ),
     ] = None,
     threads: Threads = None,
@@ -83,7 +83,7 @@ def train(
                     return
                 figures = {
                     "seconds": round(time.perf_counter() - start, 3), "rows": dataset.n_rows,
-                    "features": learner.n_features_in_, "labels": dataset.n_labels, **_stage_figures(learner),
+                    "features": learner.n_features_in_, "labels": dataset.n_labels, **_stage_figures(learner, recipe),
                 }  # fmt: skip
                 training = {**figures, "data": dataset.name}
                 model = Model(
@@ -91,7 +91,7 @@ def train(
                 )
                 with step("saving the model"):  # finished blocks are kept until it is saved
                     model.save(out)
-    _report(recipe, learner, figures, out, as_json)
+    _report(recipe, figures, out, as_json)
 
 
 def _outcome(unfinished: Path, resume: bool) -> str:
@@ -156,15 +156,17 @@ def _compilation_noted() -> Iterator[None]:
         yield
 
 
-def _stage_figures(learner: Learner) -> dict[str, float]:
+def _stage_figures(learner: Learner, recipe: str) -> dict[str, float]:
     """Return the position of the tail dial, and the recall of a network's first stage, where there are such parts."""
+    from longtail.recipes.compose import is_network
+
     figures: dict[str, float] = {}
     dial = next((vars(part) for _, part in learner.parts(fitted=True) if hasattr(part, "first_")), None)
     if dial is not None:
         figures["tail"] = dial["tail_"]
         if dial["first_"] != dial["tail_"]:
             figures["first"] = dial["first_"]
-    if _are_tokens(learner):
+    if is_network(recipe):
         from longtail.learners import NeuralClassifier
 
         network = learner.find(NeuralClassifier)
@@ -173,24 +175,18 @@ def _stage_figures(learner: Learner) -> dict[str, float]:
     return figures
 
 
-def _are_tokens(learner: Learner) -> bool:
-    from longtail.features import Tokens
-
-    return isinstance(getattr(learner, "features_", None), Tokens)
-
-
-def _report(recipe: str, learner: Learner, figures: dict[str, Any], out: Path, as_json: bool) -> None:
+def _report(recipe: str, figures: dict[str, Any], out: Path, as_json: bool) -> None:
+    from longtail.recipes.compose import is_network
+    from longtail.runtime.disk import directory_size
     from longtail.runtime.memory import peak_memory
 
     figures["peak_memory_mb"] = round(peak_memory() / 1e6, 1)
-    figures["model_mb"] = round(sum(file.stat().st_size for file in out.iterdir()) / 1e6, 3)
+    figures["model_mb"] = round(directory_size(out) / 1e6, 3)
     if as_json:
         output_json(figures)
         note(f"Saved to {out}.")
         return
-    width = (
-        f" of up to {figures['features']:,} tokens" if _are_tokens(learner) else f", {figures['features']:,} features"
-    )
+    width = f" of up to {figures['features']:,} tokens" if is_network(recipe) else f", {figures['features']:,} features"
     lines = [
         f"Trained {recipe} on {figures['rows']:,} rows{width} and {figures['labels']:,} labels "
         f"in {figures['seconds']:,.1f} s.",

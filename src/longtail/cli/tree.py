@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from longtail.cli.arguments import check_out_file
 from longtail.cli.console import errors_of, guarded, note, output, output_json, step
-from longtail.cli.options import AsJson, ModelPath
+from longtail.cli.options import AsJson, ModelPath, labels_option
 from longtail.errors import InputError, ParameterError
+from longtail.runtime.disk import check_out_file
 
 if TYPE_CHECKING:
     from longtail.tree_view import Branch, Outline
@@ -32,10 +32,7 @@ def tree(
         int | None, typer.Option("--tree", min=0, metavar="N", help="Tree to show, counted from 0; all by default.")
     ] = None,
     node: Annotated[int | None, typer.Option("--node", min=0, metavar="N", help="Node to start at.")] = None,
-    label: Annotated[
-        list[str] | None,
-        typer.Option("--label", metavar="NAME", help="Show the paths to this label, by name or id; can be repeated."),
-    ] = None,
+    label: Annotated[list[str] | None, labels_option("Show the paths to this label")] = None,
     depth: Annotated[int | None, _limit("D", 0, "Levels to show", _DEPTH)] = None,
     labels: Annotated[int | None, _limit("N", 0, "Labels to show per node", _LABELS)] = None,
     nodes: Annotated[int | None, _limit("N", 1, "Children to show per node", _NODES)] = None,
@@ -62,7 +59,7 @@ in the training rows. With --dot or --html, only the summary goes to standard ou
 
         for option, file, *endings in (("--dot", dot_file, ".dot", ".gv"), ("--html", html_file, ".html", ".htm")):
             if file is not None:
-                check_out_file(file, *endings, option=option)
+                check_out_file(file, *endings, name=option)
         if label and limits != (None, None, None):
             raise InputError("--label shows whole paths: leave --depth, --labels and --nodes out.")
         loaded = Model.load(model)
@@ -115,7 +112,8 @@ def _check_found(seen: Outline, wanted: list[int], starts: list[int]) -> None:
             raise InputError(f"The label {seen.label_name(label)} is in no tree: training had no row with it.")
         if not any(start in seen.path(holder) for holder in holders for start in starts):
             raise InputError(
-                f"The label {seen.label_name(label)} is elsewhere: leave --tree and --node out to see where."
+                f"The label {seen.label_name(label)} is not under that node: leave --tree and --node out to see where "
+                "it is."
             )
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from longtail.data import Dataset
     from longtail.propensity import JainPropensity
     from longtail.tuning.front import Point
-    from longtail.tuning.search import Found, Search
+    from longtail.tuning.search import Search, SearchResult
 
 Pick = Literal["plain", "balanced", "tail"]
 _MIN_ROWS, _MIN_ROWS_PER_FOLD = 20, 5
@@ -39,7 +39,9 @@ def tune(
     folds: Annotated[
         int | None, typer.Option(min=1, help="Cross-validation folds; by default 5 below 20,000 rows, else one split.")
     ] = None,
-    held_out: Annotated[float, typer.Option(help="Share of validation rows where there is one split.")] = 0.2,
+    validation_fraction: Annotated[
+        float, typer.Option(metavar="SHARE", help="Share of validation rows where there is one split.")
+    ] = 0.2,
     jobs: Annotated[int | None, typer.Option(min=1, help="Parallel trials; one per thread by default.")] = None,
     threads: Threads = None,
     seed: Seed = 0,
@@ -53,9 +55,9 @@ def tune(
     """Search recipes and their parameters within a time budget, by two metrics.
 
     Each trial is trained on a split of the rows and evaluated on the rest; splits are stratified by label. Poor \
-trials are stopped early. The result is the Pareto front: the trials that no other trial dominates.
+trials are pruned. The result is the Pareto front: the trials that no other trial dominates.
     """
-    _check_options(pick, out, held_out)
+    _check_options(pick, out, validation_fraction)
     seconds, metrics, names = parse_seconds(budget, "--budget"), _objectives(objectives), _recipes(recipes)
     used = propensity_for(propensity, train)
     with run_settings(cluster, threads), step("searching", outcome="Nothing was trained."):
@@ -67,8 +69,8 @@ trials are stopped early. The result is the Pareto front: the trials that no oth
             check_target(out)
         dataset = _read(train, names, folds)
         search = Search(
-            dataset, names, metrics, seconds, used, folds=folds, test_share=held_out, n_jobs=_jobs(jobs),
-            random_state=seed,
+            dataset, names, metrics, seconds, used, folds=folds, validation_fraction=validation_fraction,
+            n_jobs=_jobs(jobs), random_state=seed,
         )  # fmt: skip
         _load_kernels(search)
         found = _searched(search)
@@ -76,15 +78,12 @@ trials are stopped early. The result is the Pareto front: the trials that no oth
         picks = picks_of(front)
     _check_found(found, front, budget)
     if plot is not None:
-        from longtail.plots.comparisons import pareto_front
-
-        save_picture(pareto_front(found.points, front, picks, metrics), plot)
+        _draw(found, front, picks, metrics, plot)
     if as_json:
         output_json(_as_json(found, front, picks, metrics))
     else:
-        _show(found, front, metrics, search.n_folds, picks)
         more = ([] if propensity is None else ["--propensity", propensity]) + (["--seed", str(seed)] if seed else [])
-        output("\n".join(f"{name:9} {point.command(train, name, more)}" for name, point in picks.items()))
+        _show(found, front, metrics, search.n_folds, picks, train, more)
     if found.is_stopped:
         raise _stopped(found, out, as_json)
     if out is not None:
@@ -92,13 +91,14 @@ trials are stopped early. The result is the Pareto front: the trials that no oth
             _train(picks[pick or "balanced"], dataset, used, seed, out, pick or "balanced")
 
 
-def _check_options(pick: Pick | None, out: Path | None, held_out: float) -> None:
+def _check_options(pick: Pick | None, out: Path | None, validation_fraction: float) -> None:
+    from longtail.validation import Number, check
+
     if find_spec("optuna") is None:
         raise MissingExtraError("longtail tune", "tune")
     if pick is not None and out is None:
         raise ParameterError("--pick", pick, "is what --out trains: give --out too")
-    if not 0 < held_out < 1:
-        raise ParameterError("--held-out", held_out, "must be a number between 0 and 1")
+    check("--validation-fraction", validation_fraction, Number(above=0, below=1))
 
 
 def _read(train: str, recipes: list[str], folds: int | None) -> Dataset:
@@ -130,7 +130,7 @@ def _jobs(wanted: int | None) -> int:
     return min(wanted or most, most)
 
 
-def _check_found(found: Found, front: list[Point], budget: str) -> None:
+def _check_found(found: SearchResult, front: list[Point], budget: str) -> None:
     if not front and found.reasons:
         reasons = "; ".join(f"{recipe}: {reason}" for recipe, reason in found.reasons.items())
         raise InputError(f"No recipe could be trained. {reasons}")
@@ -138,7 +138,7 @@ def _check_found(found: Found, front: list[Point], budget: str) -> None:
         raise InputError(f"No trial ended within {budget}: give a longer --budget or fewer --recipes.")
 
 
-def _stopped(found: Found, out: Path | None, as_json: bool) -> Interrupted:
+def _stopped(found: SearchResult, out: Path | None, as_json: bool) -> Interrupted:
     untrained = "" if out is None else f" {out} was not trained."
     trials = "1 trial" if found.trained == 1 else f"{found.trained:,} trials"
     how = "the picks above say what to train" if as_json else "the commands above train the picks"
@@ -148,7 +148,7 @@ def _stopped(found: Found, out: Path | None, as_json: bool) -> Interrupted:
     )
 
 
-def _searched(search: Search) -> Found:
+def _searched(search: Search) -> SearchResult:
     import time
 
     from longtail.runtime.progress import progress_bar, show_progress
@@ -157,14 +157,14 @@ def _searched(search: Search) -> Found:
 
     with progress_bar("searching", round(search.budget), "s") as advance:
 
-        def report(found: Found) -> None:
+        def report(found: SearchResult) -> None:
             nonlocal shown
             now = min(round(time.monotonic() - start), round(search.budget))
             best = ", ".join(
                 f"{name} {max((point.scores[at] for point in found.points), default=0):.2f}"
                 for at, name in enumerate(search.objectives)
             )
-            advance(now - shown, f"{found.trained} trained, {found.pruned} stopped early; best {best}")
+            advance(now - shown, f"{found.trained} trained, {found.pruned} pruned; best {best}")
             shown = now
 
         with show_progress(False):
@@ -189,7 +189,22 @@ def _load_kernels(search: Search) -> None:
                 continue
 
 
-def _show(found: Found, front: list[Point], metrics: list[str], folds: int, picks: dict[str, Point]) -> None:
+def _draw(found: SearchResult, front: list[Point], picks: dict[str, Point], metrics: list[str], plot: Path) -> None:
+    from longtail.plots.comparisons import pareto_front
+
+    save_picture(pareto_front(found.points, front, picks, metrics), plot)
+
+
+def _show(
+    found: SearchResult,
+    front: list[Point],
+    metrics: list[str],
+    folds: int,
+    picks: dict[str, Point],
+    train: str,
+    more: list[str],
+) -> None:
+    """Print the Pareto front, and the commands that train the picks, with `more` options."""
     rows = []
     for point in front:
         names = ", ".join(name for name, picked in picks.items() if picked is point)
@@ -199,12 +214,13 @@ def _show(found: Found, front: list[Point], metrics: list[str], folds: int, pick
     split = f"mean of {folds} folds" if folds > 1 else "on one split"
     title = f"{len(front)} of {len(found.points)} points on the Pareto front, {split}"
     output_table(title, ["recipe", "settings", "tail", *metrics, "train s", "pick"], rows, text_columns=2)
-    output(f"{found.trained} trials were trained to the end, {found.pruned} stopped early, {found.failed} failed.")
+    output(f"{found.trained} trials were trained to the end, {found.pruned} pruned, {found.failed} failed.")
     for recipe, reason in found.reasons.items():
         note(f"{recipe}: {reason}")
+    output("\n".join(f"{name:9} {point.command(train, name, more)}" for name, point in picks.items()))
 
 
-def _as_json(found: Found, front: list[Point], picks: dict[str, Point], metrics: list[str]) -> dict[str, Any]:
+def _as_json(found: SearchResult, front: list[Point], picks: dict[str, Point], metrics: list[str]) -> dict[str, Any]:
     def described(point: Point) -> dict[str, Any]:
         scores = dict(zip(metrics, point.scores, strict=True))
         settings = {"recipe": point.recipe, "settings": dict(point.settings), "tail": point.tail}
@@ -213,7 +229,7 @@ def _as_json(found: Found, front: list[Point], picks: dict[str, Point], metrics:
     return {
         "stopped": found.is_stopped,
         "trained": found.trained,
-        "given_up": found.pruned,
+        "pruned": found.pruned,
         "failed": found.failed,
         "front": [described(point) for point in front],
         "picks": {name: described(point) for name, point in picks.items()},
@@ -224,7 +240,7 @@ def _train(point: Point, dataset: Dataset, propensity: JainPropensity, seed: int
     """Train a point on all rows."""
     import time
 
-    from longtail.recipes.compose import plan_of
+    from longtail.recipes.compose import learner_and_rows, plan_of
     from longtail.store import Model
 
     with step("training the pick", outcome="No model was written."):
@@ -232,9 +248,9 @@ def _train(point: Point, dataset: Dataset, propensity: JainPropensity, seed: int
             point.recipe, point.settings, propensity, random_state=seed, label_names=dataset.label_names,
             tail=point.tail or None,
         )  # fmt: skip
-        learner: Any = plan if dataset.X is None else plan.learner
+        learner, rows = learner_and_rows(plan, dataset)
         start = time.perf_counter()
-        learner.fit(dataset.texts if dataset.X is None else dataset.X, dataset.Y)
+        learner._fit_unchecked(rows, dataset.Y)  # the plan was checked
         training = {"seconds": round(time.perf_counter() - start, 3), "rows": dataset.n_rows, "pick": pick}
         Model(
             learner, label_names=dataset.label_names, propensity=propensity, recipe=point.recipe,

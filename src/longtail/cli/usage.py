@@ -1,4 +1,4 @@
-"""Wrong arguments and options, reported in one line as all other errors are."""
+"""Usage errors, reported in one line like all other errors."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _sentence(error: Any, command: str) -> str:
 
 def _requirement(command: Any, name: str) -> str:
     """Return what the value of a parameter must be, by its annotation."""
-    from longtail.validation import Number, OneOf
+    from longtail.validation import Integer, Number, OneOf
 
     hint = get_type_hints(inspect.unwrap(command.callback), include_extras=True)[name]
     annotation, limits = hint.__origin__, hint.__metadata__[0]
@@ -74,5 +74,7 @@ def _requirement(command: Any, name: str) -> str:
         annotation = next((part for part in get_args(annotation) if part is not NoneType), annotation)
     if get_origin(annotation) is Literal:
         return OneOf(*get_args(annotation)).requirement
+    if annotation is int and limits.min is not None and limits.max is not None:
+        return Integer(limits.min, limits.max).requirement
     requirement = Number(low=limits.min, high=limits.max).requirement.rstrip()
     return requirement.replace("a number", "an integer") if annotation is int else requirement

@@ -23,13 +23,13 @@ from longtail.runtime.disk_cache import cached, digest_of_texts
 from longtail.runtime.library_threads import one_torch_thread
 from longtail.runtime.pool import in_chunks
 from longtail.runtime.tensors import Tensors
-from longtail.validation import Constraint, Number, Validated
+from longtail.validation import Constraint, Number
 
 _AT_ONCE = 32  # texts
 _CACHED_FROM = 256  # texts
 
 
-class TextEmbedding(TextInput, Validated, BaseEstimator):
+class TextEmbedding(TextInput, BaseEstimator):
     """Turn texts into vectors of length 1: the mean last hidden state of a pretrained encoder.
 
     Vectors of many texts are cached on disk under a hash of the texts and the encoder.
@@ -75,13 +75,17 @@ class TextEmbedding(TextInput, Validated, BaseEstimator):
     def fit(self, texts: Iterable[str], y: Any = None) -> Self:
         """Load the encoder; the texts are not used."""
         self._check_parameters()
-        tokens = Tokens(tokenizer=self.encoder, max_length=self.max_length).fit(as_texts(texts))
+        self._fit(as_texts(texts))
+        return self
+
+    def _fit(self, texts: list[str]) -> None:
+        tokens = Tokens(tokenizer=self.encoder, max_length=self.max_length)
+        tokens._fit(texts)
         model = load_encoder(self.encoder)
         check_length(longest_of(model.config), int(self.max_length), self.encoder)
         self.config_ = model.config.to_json_string(use_diff=False)
         self.tensors_ = Tensors({name: np.array(part.numpy()) for name, part in model.state_dict().items()})
         self.tokens_ = tokens
-        return self
 
     def transform(self, texts: Iterable[str]) -> Float32:
         """Return the vectors of texts, of shape (n_texts, width)."""
@@ -148,7 +152,7 @@ class TextEmbedding(TextInput, Validated, BaseEstimator):
             raise ParameterError("encoder", self.encoder, "must be the name or directory of a pretrained encoder")
 
 
-class TfidfEmbedding(TextInput, Validated, BaseEstimator):
+class TfidfEmbedding(TextInput, BaseEstimator):
     """Tf-idf features and the vector of a pretrained encoder side by side.
 
     Parameters
@@ -190,15 +194,15 @@ class TfidfEmbedding(TextInput, Validated, BaseEstimator):
         self.embedding = embedding
         self.scale = scale
 
-    def fit_transform(self, texts: Iterable[str], y: Any = None) -> sp.csr_array:
-        """Fit to training texts and return their features."""
-        self._check_parameters()
-        listed = as_texts(texts)
+    def _fit_transform(self, texts: list[str]) -> sp.csr_array:
         tfidf, embedding = (Tfidf() if self.tfidf is None else clone(self.tfidf)), self._embedding()
-        terms = tfidf.fit_transform(listed)
-        joined = self._joined(terms, embedding.fit_transform(listed))
+        terms = tfidf._fit_transform(texts)
+        joined = self._joined(terms, embedding._fit_transform(texts))
         self.tfidf_, self.embedding_ = tfidf, embedding
         return joined
+
+    def _fit(self, texts: list[str]) -> None:
+        self._fit_transform(texts)
 
     def fit(self, texts: Iterable[str], y: Any = None) -> Self:
         """Fit to training texts."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterable
 from typing import Any
 
 from longtail.errors import InputError
+from longtail.validation import Validated
 
 
 def as_texts(texts: Iterable[str], *, name: str = "texts") -> list[str]:
@@ -28,13 +30,22 @@ def as_texts(texts: Iterable[str], *, name: str = "texts") -> list[str]:
     return listed
 
 
-class TextInput:
+class TextInput(Validated):
     """Mixin of transformers whose input is a list of texts."""
 
     def fit_transform(self, texts: Iterable[str], y: Any = None) -> Any:
         """Fit to training texts and return what `transform` returns for them."""
-        listed = as_texts(texts)
-        return self.fit(listed).transform(listed)  # type: ignore[attr-defined]
+        self._check_parameters()
+        return self._fit_transform(as_texts(texts))
+
+    def _fit_transform(self, texts: list[str]) -> Any:
+        """Fit to texts and transform them; the parameters were checked."""
+        self._fit(texts)
+        return self.transform(texts)  # type: ignore[attr-defined]
+
+    @abstractmethod
+    def _fit(self, texts: list[str]) -> None:
+        """Fit to texts; the parameters were checked."""
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()  # type: ignore[misc]

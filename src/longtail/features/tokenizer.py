@@ -19,7 +19,7 @@ from longtail.features.word_vectors import read_words
 from longtail.kernels.types import Int32, Int64, UInt8
 from longtail.runtime.disk_cache import cached, digest_of_texts
 from longtail.runtime.progress import progress_bar
-from longtail.validation import Boolean, Constraint, Integer, Validated
+from longtail.validation import Boolean, Constraint, Integer
 
 WORDS = "words"
 PADDING, UNKNOWN, FIRST_WORD = 0, 1, 2
@@ -29,7 +29,7 @@ _AT_ONCE = 2048  # texts
 _CACHED_FROM = 256  # texts
 
 
-class Tokens(TextInput, Validated, BaseEstimator):
+class Tokens(TextInput, BaseEstimator):
     """Turn texts into rows of tokens: column c holds the id of the token at position c, plus 1.
 
     A text is thus a row of a sparse matrix like any other features.
@@ -90,12 +90,14 @@ class Tokens(TextInput, Validated, BaseEstimator):
     def fit(self, texts: Iterable[str], y: Any = None) -> Self:
         """Learn the vocabulary of training texts, or load the tokenizer; `y` is ignored."""
         self._check_parameters()
-        listed = as_texts(texts)
-        if not listed:
-            raise InputError("There are no texts: give at least one.")
-        made = self._words(listed) if self.tokenizer == WORDS else load_tokenizer(self.tokenizer)
-        self.tokenizer_bytes_ = np.frombuffer(made.encode(), np.uint8)
+        self._fit(as_texts(texts))
         return self
+
+    def _fit(self, texts: list[str]) -> None:
+        if not texts:
+            raise InputError("There are no texts: give at least one.")
+        made = self._words(texts) if self.tokenizer == WORDS else load_tokenizer(self.tokenizer)
+        self.tokenizer_bytes_ = np.frombuffer(made.encode(), np.uint8)
 
     def transform(self, texts: Iterable[str]) -> sp.csr_array:
         """Return the tokens of texts, a csr_array of float32 with `max_length` columns."""

@@ -28,6 +28,7 @@ from longtail.learners.updates import UpdateBatch
 from longtail.propensity import Propensity, get_propensity
 from longtail.topk import TopK
 from longtail.validation import Number, Validated, check
+from longtail.weighting import get_weighting
 
 Allowed = Flags | None
 """Which labels may be ranked; None for all."""
@@ -216,6 +217,14 @@ class Learner(Validated, PredictionMixin, WithJobs, BaseEstimator):
         rows, labels = self._check_rows_and_labels(X, y)
         size = sum(part.nbytes for matrix in (rows, labels) for part in (matrix.data, matrix.indices, matrix.indptr))
         return replace(self._estimate(rows, labels), data_mb=size / 1e6)
+
+    def _check_parameters(self) -> None:
+        """Raise an error for the first invalid parameter, also of the weighting and the propensities."""
+        super()._check_parameters()
+        if hasattr(self, "weighting"):
+            get_weighting(self.weighting)._check_parameters()
+        if hasattr(self, "propensity"):
+            get_propensity(self.propensity)._check_parameters()
 
     @abstractmethod
     def _fit(self, X: sp.csr_array, Y: sp.csr_array) -> None: ...

@@ -15,7 +15,6 @@ from longtail.errors import InputError, ParameterError
 from longtail.kernels.types import Float64
 from longtail.learners.base import Learner
 from longtail.learners.norms import label_norms
-from longtail.propensity import get_propensity
 
 
 class GrowsTrees(Learner):
@@ -79,7 +78,6 @@ class MetaLearner(Learner):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        get_propensity(getattr(self, "propensity", None))
         check_learner(self)
         self._base()._check_parameters()
 

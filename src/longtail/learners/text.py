@@ -94,7 +94,7 @@ class TextLearner(MetaLearner, GrowsLabels):
         if not texts:
             raise InputError("There are no texts: nothing to learn from.")
         features = self._made_features()
-        rows = features.fit_transform(texts)
+        rows = features._fit_transform(texts)
         with self._whole_or_unchanged():
             super()._fit_unchecked(rows, labels)
             self.features_ = features
@@ -110,7 +110,7 @@ class TextLearner(MetaLearner, GrowsLabels):
         self._check_parameters()
         start = time.perf_counter()
         features = self._made_features()
-        rows = features.fit_transform(as_texts(X, name="X"))
+        rows = features._fit_transform(as_texts(X, name="X"))
         seconds = time.perf_counter() - start
         vocabulary = sum(getattr(features, name).nbytes for name in _ARRAYS if hasattr(features, name)) / 1e6
         inner = self._base().estimate(rows, y)
@@ -148,17 +148,18 @@ class TextLearner(MetaLearner, GrowsLabels):
         return made
 
     def _check_parameters(self) -> None:
-        if isinstance(self.features, str):
-            get_features(self.features)
-        elif isinstance(self.features, Features):
-            self.features._check_parameters()
-        elif self.features is not None:
+        super()._check_parameters()
+        self._check_features_with_learner()
+
+    def _check_features_with_learner(self) -> None:
+        """Check the features, also against the learner, whose own parameters were checked."""
+        if not isinstance(self.features, Features | str | None):
             known = "Tfidf, TfidfEmbedding, Tokens, or the name of one"
             raise ParameterError("features", self.features, f"must be {known} ({', '.join(_FEATURES)})")
-        super()._check_parameters()
-        if self.learner is not None:
-            for _, part in self.learner.parts():
-                part._check_features(self._made_features())
+        features = self._made_features()
+        features._check_parameters()
+        for _, part in self._base().parts():
+            part._check_features(features)
 
     def _fit(self, X: sp.csr_array, Y: sp.csr_array) -> None:
         self.learner_ = self._base()._fit_checked(X, Y)

@@ -10,11 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from longtail.errors import LongtailError
-from longtail.plots.formats import rows_of
+from longtail.kernels.types import Float64, Int64
+from longtail.plots.formats import round_numbers, rows_of
 from longtail.propensity import Propensity
-
-Floats = npt.NDArray[np.float64]
-Counts = npt.NDArray[np.int64]
 
 _FITTED_RANKS = 200
 _CURVE_POINTS = 200
@@ -32,7 +30,7 @@ class PowerLaw:
     exponent: float
     misfit: float
 
-    def at(self, ranks: npt.ArrayLike) -> Floats:
+    def at(self, ranks: npt.ArrayLike) -> Float64:
         """Return the frequencies at some ranks; the most frequent label has rank 1."""
         return self.scale * np.asarray(ranks, np.float64) ** -self.exponent
 
@@ -59,7 +57,7 @@ def fit_power_law(label_counts: npt.ArrayLike) -> PowerLaw | None:
     return PowerLaw(float(np.exp(height)), float(-slope), misfit)
 
 
-def falling_frequencies(label_counts: npt.ArrayLike) -> Counts:
+def falling_frequencies(label_counts: npt.ArrayLike) -> Int64:
     """Return the training rows of the labels that have any, the most frequent first."""
     counts = np.sort(np.asarray(label_counts, np.int64))[::-1]
     return counts[counts > 0]
@@ -93,7 +91,7 @@ def by_count(values: npt.ArrayLike, label_counts: npt.ArrayLike) -> tuple[CountB
     """
     values, counts = np.asarray(values, np.float64), np.asarray(label_counts, np.int64)
     found = []
-    edges = [step * 10**power for power in range(len(str(counts.max(initial=0))) + 1) for step in (1, 2, 5)]
+    edges = round_numbers(10 * int(counts.max(initial=0)) + 1)
     for low, above in pairwise(edges):
         inside = (counts >= low) & (counts < above) & np.isfinite(values)
         if inside.any():
@@ -173,11 +171,11 @@ class PropensityCurve:
     """Propensity against training count, and the distribution of the labels."""
 
     names: tuple[str, ...]  # models with these propensities
-    counts: Floats  # of the curve; empty where propensities aren't a function of the counts
-    propensities: Floats
-    label_counts: Counts  # the training counts that occur, the number of labels with each, their median propensities
-    n_labels: Counts
-    label_propensities: Floats
+    counts: Float64  # of the curve; empty where propensities aren't a function of the counts
+    propensities: Float64
+    label_counts: Int64  # the training counts that occur, the number of labels with each, their median propensities
+    n_labels: Int64
+    label_propensities: Float64
 
 
 def propensity_curve(
@@ -207,8 +205,8 @@ def propensity_curve(
     return PropensityCurve(tuple(names), grid, curve, distinct, n_labels.astype(np.int64), medians)
 
 
-def _grid(low: int, high: int) -> Floats:
+def _grid(low: int, high: int) -> Float64:
     points = np.geomspace(max(low, 1), max(high, 1), _CURVE_POINTS)
     grid = np.concatenate([np.linspace(0, 1, 20)[:-1], points]) if low == 0 else points
-    clipped: Floats = np.clip(grid, low, high)
+    clipped: Float64 = np.clip(grid, low, high)
     return clipped

@@ -11,14 +11,14 @@ _LONGEST_TEXT, _LONGEST_NAME = 320, 80
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]+")
 
 
-def percent(value: float) -> str:
+def as_percent(value: float) -> str:
     """Format a percentage as `longtail evaluate` does."""
     return f"{value:.2f}"
 
 
 def percents(value: float) -> str:
     """Format a percentage with a percent sign and a no-break space."""
-    return f"{percent(value)}\N{NO-BREAK SPACE}%"
+    return f"{as_percent(value)}\N{NO-BREAK SPACE}%"
 
 
 def share(part: float) -> str:
@@ -40,7 +40,7 @@ def span(interval: Interval) -> str:
     >>> span(Interval(50.0, 48.126, 51.9))
     '48.13–51.90'
     """
-    return f"{percent(interval.low)}–{percent(interval.high)}"
+    return f"{as_percent(interval.low)}–{as_percent(interval.high)}"
 
 
 def listing(names: Sequence[str]) -> str:
@@ -75,6 +75,18 @@ def training_rows(counts: tuple[int, int]) -> str:
     ('1 training row', '0–1 training rows')
     """
     return f"{rows_of(counts)} training {'row' if counts == (1, 1) else 'rows'}"
+
+
+def round_numbers(below: int) -> list[int]:
+    """Return 1, 2, 5, 10, 20, 50, ... up to a number, which is not included.
+
+    Examples
+    --------
+    >>> round_numbers(21), round_numbers(20), round_numbers(0)
+    ([1, 2, 5, 10, 20], [1, 2, 5, 10], [])
+    """
+    steps = [step * 10**power for power in range(len(str(below))) for step in (1, 2, 5)]
+    return [step for step in steps if step < below]
 
 
 def shorten(text: str, longest: int = _LONGEST_TEXT) -> str:

@@ -9,11 +9,10 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from longtail.kernels.types import Float64, Int64
 from longtail.metrics import frequency_bins
 from longtail.plots.formats import label_name
 
-Floats = npt.NDArray[np.float64]
-Counts = npt.NDArray[np.int64]
 Embeddings = npt.NDArray[np.float32]
 
 LEAST = 10
@@ -28,7 +27,7 @@ _SEED = 0
 
 
 @dataclass(frozen=True)
-class Near:
+class LabelPair:
     """Two labels and the inner product of their embeddings."""
 
     label: str
@@ -54,20 +53,20 @@ class LabelMap:
     """Labels as points in the plane, close to each other where their embeddings are."""
 
     names: tuple[str, ...]  # the most frequent first
-    counts: Counts  # training rows
-    parts: Counts  # 0, 1 or 2 for head, torso and tail
-    positions: Floats  # shape (n, 2)
+    counts: Int64  # training rows
+    parts: Int64  # 0, 1 or 2 for head, torso and tail
+    positions: Float64  # shape (n, 2)
     n_embedded: int  # labels that have an embedding, on the map or not
     n_frequent: int  # of the names, the first are the most frequent of all labels; the others are sampled
     kept: float  # share of the labels whose nearest label is one of the five nearest points
     company: Company | None  # None where none of the labels occurs in the test rows
-    pairs: tuple[Near, ...]  # the nearest pairs of labels on the map, nearest first
-    nearest: tuple[Near, ...]  # the nearest of all labels to each of the most frequent ones
+    pairs: tuple[LabelPair, ...]  # the nearest pairs of labels on the map, nearest first
+    nearest: tuple[LabelPair, ...]  # the nearest of all labels to each of the most frequent ones
 
 
 def map_labels(
     embeddings: Embeddings,
-    label_counts: Counts,
+    label_counts: Int64,
     Y: sp.csr_array | None = None,
     label_names: Sequence[str] | None = None,
 ) -> LabelMap | None:
@@ -113,7 +112,7 @@ def map_labels(
     )
 
 
-def _shown(known: npt.NDArray[np.int64], label_counts: Counts) -> tuple[npt.NDArray[np.int64], int]:
+def _shown(known: npt.NDArray[np.int64], label_counts: Int64) -> tuple[npt.NDArray[np.int64], int]:
     """Return the labels of the map, the most frequent first, and how many of them are not sampled."""
     order = known[np.argsort(-label_counts[known], kind="stable")]
     others = order[_FREQUENT:]
@@ -121,7 +120,7 @@ def _shown(known: npt.NDArray[np.int64], label_counts: Counts) -> tuple[npt.NDAr
     return np.concatenate([order[:_FREQUENT], others[np.sort(sampled)]]), min(_FREQUENT, len(order))
 
 
-def _positions(vectors: Floats) -> Floats:
+def _positions(vectors: Float64) -> Float64:
     """Run t-SNE on one thread: with several, the order of summation and so the map would vary."""
     from sklearn.manifold import TSNE
     from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
@@ -132,14 +131,14 @@ def _positions(vectors: Floats) -> Floats:
         return np.asarray(layout.fit_transform(vectors), np.float64)
 
 
-def _kept(products: Floats, positions: Floats) -> float:
+def _kept(products: Float64, positions: Float64) -> float:
     distances = ((positions[:, None] - positions[None]) ** 2).sum(axis=2)
     np.fill_diagonal(distances, np.inf)
     close = np.argsort(distances, axis=1, kind="stable")[:, :CLOSE]
     return float((close == products.argmax(axis=1)[:, None]).any(axis=1).mean())
 
 
-def _company(Y: sp.csr_array, shown: npt.NDArray[np.int64], products: Floats) -> Company | None:
+def _company(Y: sp.csr_array, shown: npt.NDArray[np.int64], products: Float64) -> Company | None:
     recorded = Y[:, shown].astype(np.int64)
     together = (recorded.T @ recorded).toarray() > 0
     present = np.flatnonzero(together.diagonal())
@@ -150,11 +149,11 @@ def _company(Y: sp.csr_array, shown: npt.NDArray[np.int64], products: Floats) ->
     return Company(len(present), float(nearest.mean()), float(together[present].sum(axis=1).mean() / (len(shown) - 1)))
 
 
-def _pairs(products: Floats, names: Sequence[str]) -> tuple[Near, ...]:
+def _pairs(products: Float64, names: Sequence[str]) -> tuple[LabelPair, ...]:
     first, second = np.triu_indices(len(names), 1)
     order = np.argsort(-products[first, second], kind="stable")[:_LISTED]
     return tuple(
-        Near(names[one], names[other], float(products[one, other]))
+        LabelPair(names[one], names[other], float(products[one, other]))
         for one, other in zip(first[order].tolist(), second[order].tolist(), strict=True)
     )
 
@@ -164,12 +163,12 @@ def _nearest(
     known: npt.NDArray[np.int64],
     labels: npt.NDArray[np.int64],
     label_names: Sequence[str] | None,
-) -> tuple[Near, ...]:
+) -> tuple[LabelPair, ...]:
     products = np.full((len(labels), len(embeddings)), -np.inf)
     products[:, known] = (embeddings[labels] @ embeddings.T)[:, known]
     products[np.arange(len(labels)), labels] = -np.inf
     best = products.argmax(axis=1)
     return tuple(
-        Near(label_name(label_names, label), label_name(label_names, other), float(product))
+        LabelPair(label_name(label_names, label), label_name(label_names, other), float(product))
         for label, other, product in zip(labels.tolist(), best.tolist(), products.max(axis=1).tolist(), strict=True)
     )

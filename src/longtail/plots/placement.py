@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
+from longtail.kernels.types import Float64
 
 _SIDES = np.array([[1, 0], [-1, 0], [0, 1], [0, -1], [0.7, 0.7], [-0.7, 0.7], [0.7, -0.7], [-0.7, -0.7]])
 _ON_LINE = 9  # points that a line is sampled at
@@ -19,17 +19,17 @@ class Place(NamedTuple):
 
     point: int  # index of the point that is named
     move: tuple[float, float]  # from the point to the nearest side or corner of the name; the signs say which one
-    box: Floats  # left, bottom, right and top of the name
+    box: Float64  # left, bottom, right and top of the name
 
 
 def place_names(
-    points: Floats,
+    points: Float64,
     sizes: Iterable[tuple[float, float]],
     room: Sequence[float],
     gaps: Sequence[float],
     *,
     clear: float = 0.0,
-    costs: Floats | None = None,
+    costs: Float64 | None = None,
     needed: int = 0,
     most: int | None = None,
 ) -> Iterator[Place]:
@@ -89,24 +89,24 @@ def place_names(
         yield Place(point, (float(moves[chosen, 0]), float(moves[chosen, 1])), boxes[chosen])
 
 
-def _apart(points: Floats, others: Floats) -> Floats:
+def _apart(points: Float64, others: Float64) -> Float64:
     """Return Euclidean distances, broadcast over the leading axes."""
     return np.asarray(np.sqrt(((points - others) ** 2).sum(axis=-1)))
 
 
-def _boxes(ends: Floats, side: Floats, size: Floats) -> Floats:
+def _boxes(ends: Float64, side: Float64, size: Float64) -> Float64:
     """Return boxes of one size that lie on the given side of their ends."""
     middle = ends + side * size / 2
     return np.hstack([middle - size / 2, middle + size / 2])
 
 
-def _meet(boxes: Floats, others: Floats) -> npt.NDArray[np.bool_]:
+def _meet(boxes: Float64, others: Float64) -> npt.NDArray[np.bool_]:
     """Return which boxes overlap which others."""
     one, other = boxes[:, None], others[None]
     return np.asarray(((one[..., :2] < other[..., 2:]) & (other[..., :2] < one[..., 2:])).all(axis=2))
 
 
-def _hold(boxes: Floats, points: Floats) -> npt.NDArray[np.bool_]:
+def _hold(boxes: Float64, points: Float64) -> npt.NDArray[np.bool_]:
     """Return which boxes contain which points."""
     box, point = boxes[:, None], points[None]
     return np.asarray(((point > box[..., :2]) & (point < box[..., 2:])).all(axis=2))

@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec
 
-from longtail.errors import InputError, ParameterError
+from longtail.data.streams import write_whole
+from longtail.runtime.disk import check_out_file
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,7 +28,7 @@ BROKEN = (0, (5, 3))
 """A dashed line, for reference curves."""
 PLOT = (4.8, 3.3)
 """Width and height in inches of a figure that is readable on a telephone too."""
-FORMATS = (".png", ".svg", ".pdf")
+PICTURE_SUFFIXES = (".png", ".svg", ".pdf")
 
 _SHORT_AXIS = 100
 _LONGEST_NAME = 26
@@ -156,12 +157,9 @@ def shortened(name: str) -> str:
     return name if len(name) <= _LONGEST_NAME else f"{name[: half - 1]}…{name[-half:]}"
 
 
-def check_picture(path: Path) -> None:
+def check_picture(path: Path, name: str = "picture") -> None:
     """Raise an error if no figure can be written to a path."""
-    if path.suffix.lower() not in FORMATS:
-        raise ParameterError("picture", str(path), f"must end in {', '.join(FORMATS)}")
-    if not path.resolve().parent.is_dir():
-        raise InputError(f"can't be written: {path.resolve().parent} is not a directory.", path=path)
+    check_out_file(path, *PICTURE_SUFFIXES, name=name)
 
 
 def save(figure: Figure, path: Path | str) -> None:
@@ -170,9 +168,10 @@ def save(figure: Figure, path: Path | str) -> None:
 
     target = Path(path)
     check_picture(target)
-    undated = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}, ".png": {}}[target.suffix.lower()]
-    with rc_context(_SETTINGS):  # type: ignore[arg-type]
-        figure.savefig(target, dpi=110, metadata=undated)
+    suffix = target.suffix.lower()
+    undated = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}, ".png": {}}[suffix]
+    with rc_context(_SETTINGS), write_whole(target) as file:  # type: ignore[arg-type]
+        figure.savefig(file, format=suffix[1:], dpi=110, metadata=undated)
 
 
 def svg(figure: Figure, description: str, titles: Mapping[str, str] | None = None) -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from longtail.errors import ParameterError
 from longtail.recipes.definition import PropensityLike, Recipe
-from longtail.recipes.settings import configure, near
+from longtail.recipes.settings import configure
 from longtail.recipes.systems import RANKNET, RECIPES, WRAPPERS, wrapped
 
 if TYPE_CHECKING:
@@ -67,4 +67,4 @@ def find(name: str) -> Recipe:
         inner = find(rest)
         return Recipe(name, f"{WRAPPERS[around].summary} Around {rest}.", RANKNET, wrapped(around, inner.build))
     listed = f"{', '.join(by_name)}, or one of these after {', '.join(f'{way}+' for way in WRAPPERS)}"
-    raise ParameterError("recipe", name, f"must be one of {listed}{near(name, by_name)}")
+    raise ParameterError("recipe", name, f"must be one of {listed}{did_you_mean(name, by_name)}")

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from longtail.errors import ParameterError
-from longtail.propensity.presets import published_propensity as published_propensity
+from longtail.errors import InputError, ParameterError
 
 if TYPE_CHECKING:
+    from longtail.data import Dataset
     from longtail.learners import Learner, TextLearner
     from longtail.propensity import JainPropensity
 
@@ -23,8 +23,7 @@ def _as_given() -> Iterator[None]:
     try:
         yield
     except ParameterError as error:
-        error.args = (str(error).replace("__", "."),)
-        raise
+        raise error.renamed(error.name.replace("__", "."), error.requirement.replace("__", ".")) from None
 
 
 @_as_given()
@@ -57,10 +56,11 @@ def compose(
         settings[of_features][key] = value
     named = settings[False].pop("features", None)
     configure(learner, settings[False], propensity)
+    learner._check_parameters()  # first, because the features depend on it
     features = learner._default_features() if named is None else get_features(named)
     configure(features, settings[True])
     plan = TextLearner(features=features, learner=learner)
-    plan._check_parameters()
+    plan._check_features_with_learner()
     return plan
 
 
@@ -80,6 +80,17 @@ def plan_of(
     if where is not None and label_names is not None:
         plan.set_params(**{where: list(label_names)})
     return plan
+
+
+def learner_and_rows(plan: TextLearner, dataset: Dataset) -> tuple[Learner, Any]:
+    """Return the learner of a recipe for the rows of a data set, and these rows as it takes them: features or texts."""
+    from longtail.features import Tokens
+
+    if dataset.X is not None and plan.learner is not None and not isinstance(plan.features, Tokens):
+        return plan.learner, dataset.X
+    if dataset.texts is None:
+        raise InputError("The rows are features, and the recipe takes texts: give rows with texts.")
+    return plan, dataset.texts
 
 
 def inner_recipe(recipe: str) -> str:

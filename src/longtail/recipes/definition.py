@@ -32,6 +32,13 @@ class Recipe:
         Where it was published.
     build : callable
         ``build(propensity)`` returns the unfitted learner.
+
+    Examples
+    --------
+    >>> from longtail.recipes import find
+    >>> parabel = find("parabel")
+    >>> parabel.build(None).n_trees, parabel.paper[:16]
+    (3, 'Prabhu, Kag, Har')
     """
 
     name: str

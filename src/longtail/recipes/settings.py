@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from longtail.errors import ParameterError
+from longtail.errors import ParameterError, did_you_mean
 
 if TYPE_CHECKING:
     from sklearn.base import BaseEstimator
@@ -14,16 +13,22 @@ if TYPE_CHECKING:
     from longtail.recipes.definition import PropensityLike
     from longtail.weighting import Weighting
 
-Estimator = TypeVar("Estimator", bound="BaseEstimator")
+AnyEstimator = TypeVar("AnyEstimator", bound="BaseEstimator")
 
 
-def configure(estimator: Estimator, params: Mapping[str, Any], propensity: PropensityLike = None) -> Estimator:
+def configure(estimator: AnyEstimator, params: Mapping[str, Any], propensity: PropensityLike = None) -> AnyEstimator:
     """Set parameters by name, nested ones as ``weighting__beta``; an unknown name is an error with the known ones.
 
     A weighting given by name uses `propensity`. A part is set before the parameters inside it, whatever their order. A
     parameter that a wrapper doesn't have is set in the learner, or both learners, that it wraps; `random_state` is set
     in every learner that has it, unless given with a path. Two names for one parameter are an error, and so is a
     parameter of a learner that is set to None.
+
+    Examples
+    --------
+    >>> from longtail import OneVsRest, TailDial
+    >>> configure(TailDial(), {"learner": OneVsRest(), "C": 0.5, "weighting": "pw"}).learner
+    OneVsRest(C=0.5, weighting=PW(propensity=JainPropensity()))
     """
     _check_no_learner_gone(estimator, params)
     taken: dict[str, str] = {}
@@ -43,7 +48,7 @@ def configure(estimator: Estimator, params: Mapping[str, Any], propensity: Prope
                 known = sorted(estimator.get_params())
                 listed = ", ".join(known) or "none"
                 raise ParameterError(
-                    given, value, f"is no parameter here{near(given, known)}: there are {listed}"
+                    given, value, f"is not a parameter of this recipe{did_you_mean(given, known)}: there are {listed}"
                 ) from None
     return estimator
 
@@ -92,9 +97,3 @@ def weighting_named(name: str | None, propensity: PropensityLike) -> Weighting |
     from longtail.weighting import get_weighting
 
     return get_weighting(name, propensity=get_propensity(propensity))
-
-
-def near(name: str, known: Mapping[str, Any] | list[str]) -> str:
-    """Return "did you mean" with the known name closest to this one, or nothing."""
-    close = get_close_matches(str(name), known, n=1)
-    return f" (did you mean {close[0]}?)" if close else ""

@@ -10,7 +10,7 @@ import numpy as np
 
 from longtail.metrics import FrequencyBin
 from longtail.plots.curves import CountBin, falling_frequencies
-from longtail.plots.formats import listing, percent, percents, share, span, training_rows
+from longtail.plots.formats import as_percent, listing, percents, share, span, training_rows
 from longtail.plots.label_points import CLOSE, LabelMap
 from longtail.propensity import FittedPropensity, GivenPropensity
 from longtail.report.gather import KS, METRICS, RANKED, ModelResults, Report
@@ -147,7 +147,7 @@ def deciles(report: Report, metric: str) -> Caption:
     if metric != "PSP":
         return Caption(read, _ends(report, key))
     parts = [
-        f"{percent(model.deciles[0].scores[key])} of {percent(model.scores[key])} with {model.name}"
+        f"{as_percent(model.deciles[0].scores[key])} of {as_percent(model.scores[key])} with {model.name}"
         for model in report.models
     ]
     return Caption(read, f"The most frequent tenth of the labels contributes {listing(parts)}.")
@@ -269,7 +269,7 @@ def raw_scores(models: Sequence[ModelResults]) -> Caption:
 def probabilities(models: Sequence[ModelResults]) -> Caption:
     """Return the caption of the recorded labels by probability."""
     errors = [
-        f"{percent(model.calibration_error)} points for {model.name}"
+        f"{as_percent(model.calibration_error)} points for {model.name}"
         for model in models
         if model.calibration_error is not None
     ]

@@ -37,12 +37,14 @@ from longtail.plots.label_points import LabelMap, map_labels
 from longtail.propensity import Propensity
 from longtail.report.examples import Examples, find_examples
 from longtail.rerank import label_norms
+from longtail.runtime.disk import directory_size
 from longtail.runtime.progress import show_progress
-from longtail.store import Model
+from longtail.store import Model, several
 from longtail.topk import TopK
 
 KS = (1, 3, 5)
 METRICS = {"plain": ("P", "nDCG", "R"), "tail": ("PSP", "PSnDCG", "C")}
+Truth = tuple[sp.csr_array, npt.NDArray[np.int64], npt.NDArray[np.float64]]
 MOST_MODELS = 6
 """Number of colours in figures."""
 RANKED = 20
@@ -83,6 +85,14 @@ class ModelResults:
     has_embeddings, label_map
         Whether the learner has embeddings of the labels, and their map; None for too few labels.
     examples : Examples
+
+    Examples
+    --------
+    >>> from longtail import Dataset, Model, Popularity
+    >>> data = Dataset([[1], [2], [3]], [[0, 1], [1, 1], [0, 1]], name="toy")
+    >>> report = gather({"popularity": Model(Popularity().fit(data.X, data.Y))}, data, resamples=20)
+    >>> report.models[0].name, report.models[0].label_counts, report.models[0].parts[0].name
+    ('popularity', array([1, 3]), 'head')
     """
 
     name: str
@@ -139,6 +149,14 @@ class Report:
         Of the intervals, such as 0.95.
     resamples : int
         Number of bootstrap resamples.
+
+    Examples
+    --------
+    >>> from longtail import Dataset, Model, Popularity
+    >>> data = Dataset([[1], [2], [3]], [[0, 1], [1, 1], [0, 1]], name="toy")
+    >>> report = gather({"popularity": Model(Popularity().fit(data.X, data.Y))}, data, resamples=20)
+    >>> report.test, report.n_rows, report.n_recorded, report.same_training
+    ('toy', 3, 4, True)
     """
 
     test: str
@@ -156,31 +174,48 @@ class Report:
 
 
 def load_models(paths: Sequence[Path]) -> dict[str, Model]:
-    """Load models, named by their directories or, where these names are equal, by their paths; check the labels."""
+    """Load models, named by their directories or, where these names are equal, by their paths; check the labels.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from longtail import Popularity
+    >>> path = Path(tempfile.mkdtemp()) / "popular"
+    >>> Model(Popularity().fit([[1]], [[1]])).save(path)
+    >>> list(load_models([path]))
+    ['popular']
+    """
     if not 1 <= len(paths) <= MOST_MODELS:
         raise ParameterError("MODEL", len(paths), f"must be given between one and {MOST_MODELS} times")
-    resolved = [path.resolve() for path in paths]
-    for path in paths:
-        if resolved.count(path.resolve()) > 1:
-            raise ParameterError("MODEL", str(path), "must be a different directory each time")
-    short = [path.name for path in resolved]
-    names = [name if short.count(name) == 1 else str(path) for name, path in zip(short, paths, strict=True)]
-    models = {name: Model.load(path) for name, path in zip(names, paths, strict=True)}
+    models = several.load_models(paths)
     check_models(models)
     return models
 
 
 def check_models(models: Mapping[str, Model]) -> None:
-    """Raise an error for models with different labels."""
-    (first, base), *others = models.items()
-    for name, model in others:
-        found = base.labels.difference(model.labels, first, name)
-        if found:
-            raise InputError(f"{found}: a report compares models of the same labels.")
+    """Raise an error for models with different labels.
+
+    Examples
+    --------
+    >>> from longtail import Popularity
+    >>> one, two = (Model(Popularity().fit([[1]], [[1] * n_labels])) for n_labels in (1, 2))
+    >>> check_models({"one": one, "two": two})
+    Traceback (most recent call last):
+    longtail.errors.InputError: one knows 1 labels and two 2: a report compares models of the same labels.
+    """
+    several.check_same_labels(models, "a report compares models of the same labels")
 
 
 def shared_names(models: Mapping[str, Model]) -> list[str] | None:
-    """Return the label names of the models, if any of them has names."""
+    """Return the label names of the models, if any of them has names.
+
+    Examples
+    --------
+    >>> from longtail import Popularity
+    >>> learner = Popularity().fit([[1]], [[1]])
+    >>> shared_names({"one": Model(learner), "two": Model(learner, label_names=["ship"])})
+    ['ship']
+    """
     return next((model.label_names for model in models.values() if model.label_names is not None), None)
 
 
@@ -224,11 +259,11 @@ def gather(
     title = test or dataset.name or "test rows"
     aligned = {name: _aligned(name, model, dataset, title) for name, model in models.items()}
     settings = {"resamples": resamples, "level": level, "random_state": random_state}
-    sizes = {name: sum(file.stat().st_size for file in path.iterdir()) for name, path in (directories or {}).items()}
+    sizes = {name: directory_size(path) for name, path in (directories or {}).items()}
     results = tuple(
         _results(name, model, dataset, aligned[name], sizes.get(name), settings) for name, model in models.items()
     )
-    first, Y = results[0], next(iter(aligned.values()))
+    first, Y = results[0], next(iter(aligned.values()))[0]
     used = np.unique(Y.indices)
     curves = _curves(results)
     return Report(
@@ -247,11 +282,11 @@ def gather(
     )
 
 
-def _aligned(name: str, model: Model, dataset: Dataset, title: str) -> sp.csr_array:
-    """Return recorded labels by the ids of the model; raise an error for rows that it can't be evaluated on."""
+def _aligned(name: str, model: Model, dataset: Dataset, title: str) -> Truth:
+    """Return what `Model.truth` returns; raise an error for rows that the model can't be evaluated on."""
     try:
         model.rows(dataset)
-        Y, _, _ = model.truth(dataset)
+        Y, counts, inverse = model.truth(dataset)
     except InputError as error:
         raise InputError(error.reason, path=name) from None
     if not Y.nnz:
@@ -260,14 +295,13 @@ def _aligned(name: str, model: Model, dataset: Dataset, title: str) -> sp.csr_ar
         raise InputError(
             "its rows have no label that the models were trained on: give test rows of the same data.", path=title
         )
-    return Y
+    return Y, counts, inverse
 
 
 def _results(
-    name: str, model: Model, dataset: Dataset, Y: sp.csr_array, size: int | None, settings: dict[str, Any]
+    name: str, model: Model, dataset: Dataset, truth: Truth, size: int | None, settings: dict[str, Any]
 ) -> ModelResults:
-    counts = np.concatenate([model.label_counts, np.zeros(Y.shape[1] - model.n_labels, np.int64)])
-    inverse = model.propensity.inverse(counts, model.n_rows)
+    Y, counts, inverse = truth
     top = TopK.concat(model.iter_topk(dataset, RANKED))
     evaluator = Evaluator(len(counts), inverse_propensity=inverse, ks=KS).update(top, Y)
     labels = evaluator.per_label(KS[-1])

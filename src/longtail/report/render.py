@@ -24,6 +24,7 @@ from longtail.plots.style import in_tags, svg
 from longtail.report import captions, tables
 from longtail.report.gather import ModelResults, Report
 from longtail.report.tables import ReportTable
+from longtail.templates import page_environment
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -59,30 +60,37 @@ def render(report: Report, *, made: datetime | None = None) -> str:
     >>> page.startswith("<!doctype html>")
     True
     """
-    from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
-
-    environment = Environment(
-        loader=PackageLoader("longtail.report"),
-        autoescape=select_autoescape(default=True),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
     with _quiet():
         pictures = _pictures(report)
-    return environment.get_template("report.html").render(
-        report=report,
-        words=captions,
-        tables=tables,
-        pictures=pictures,
-        captions={"parts": captions.parts_table(report)},
-        made=made,
-        version=__version__,
+    return (
+        page_environment("longtail.report")
+        .get_template("report.html")
+        .render(
+            report=report,
+            captions=captions,
+            tables=tables,
+            pictures=pictures,
+            parts_caption=captions.parts_table(report),
+            made=made,
+            version=__version__,
+        )
     )
 
 
 def write(report: Report, path: str | PathLike[str], *, made: datetime | None = None) -> None:
-    """Write the page to a file, atomically."""
+    """Write the page to a file, atomically.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from longtail import Dataset, Model, Popularity
+    >>> from longtail.report import gather
+    >>> data = Dataset([[1], [2], [3]], [[0, 1], [1, 1], [0, 1]], name="toy")
+    >>> path = tempfile.mkdtemp() + "/report.html"
+    >>> write(gather({"popularity": Model(Popularity().fit(data.X, data.Y))}, data, resamples=20), path)
+    >>> open(path, encoding="utf-8").readline().strip()
+    '<!doctype html>'
+    """
     page = render(report, made=made).encode("utf-8", "replace")
     with write_whole(path) as file:
         file.write(page)

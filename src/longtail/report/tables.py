@@ -10,7 +10,7 @@ import numpy as np
 
 from longtail.metrics import Interval
 from longtail.plots.curves import ScoreCurve, by_count, falling_frequencies
-from longtail.plots.formats import percent, rows_of, span, training_rows
+from longtail.plots.formats import as_percent, round_numbers, rows_of, span, training_rows
 from longtail.plots.label_points import LabelMap
 from longtail.propensity import FittedPropensity, JainPropensity, Propensity
 from longtail.report.examples import LabelResult
@@ -229,7 +229,7 @@ def _measured(value: float, interval: Interval | None) -> Cell:
     if not isfinite(value):
         return Cell(NOTHING)
     known = interval is not None and isfinite(interval.low) and isfinite(interval.high)
-    return Cell(percent(value), value, span(interval) if known and interval is not None else "")
+    return Cell(as_percent(value), value, span(interval) if known and interval is not None else "")
 
 
 def _marked(cells: Sequence[Cell]) -> list[Cell]:
@@ -237,7 +237,7 @@ def _marked(cells: Sequence[Cell]) -> list[Cell]:
     values = [cell.value for cell in cells if cell.value is not None]
     if len(cells) < 2 or not values or max(values) <= 0:
         return list(cells)
-    highest = percent(max(values))
+    highest = as_percent(max(values))
     return [Cell(cell.text, cell.value, cell.note, best=cell.text == highest) for cell in cells]
 
 
@@ -250,8 +250,7 @@ def _one(lines: Iterable[tuple[Cell, ...]]) -> tuple[tuple[str, tuple[tuple[Cell
 
 
 def _round_numbers(last: int) -> list[int]:
-    numbers = [step * 10**power for power in range(len(str(last))) for step in (1, 2, 5)]
-    return sorted({rank for rank in numbers if rank < last} | {last}) if last else []
+    return [*round_numbers(last), last] if last else []
 
 
 def _range(values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> str:

@@ -8,42 +8,46 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from longtail.metrics import by_frequency
-from longtail.reproduce.jobs import FREQUENCIES, RECALLS, Job, Result
+from longtail.reproduce.jobs import FREQUENCIES, RECALLS, Job, JobResult
 from longtail.reproduce.markdown import Panel, Value
-from longtail.reproduce.methods import Ours
+from longtail.reproduce.methods import RecipeSetup
 from longtail.reproduce.sets import AvailableSet
 
-_SWEEPS: dict[str, tuple[str, str, dict[str, Ours], list[str]]] = {
+_SWEEPS: dict[str, tuple[str, str, dict[str, RecipeSetup], list[str]]] = {
     "ranknet-figure-2": (
         "bonsai with augmented rows",
         "augmented copies per row",
-        {"0": Ours("bonsai")}
-        | {f"{copies}": Ours("taug+bonsai", {"copies": copies, "tau": 1e-9}) for copies in (1, 4, 8)},
+        {"0": RecipeSetup("bonsai")}
+        | {f"{copies}": RecipeSetup("taug+bonsai", {"copies": copies, "tau": 1e-9}) for copies in (1, 4, 8)},
         ["P@5", "PSP@1", "PSP@3", "PSP@5"],
     ),
     "ranknet-figure-5": (
         "taug+bonsai by share of head labels",
         "share of the labels that count as head",
-        {f"{tau:g}": Ours("taug+bonsai", {"tau": tau}) for tau in (0.01, 0.1, 0.25, 0.5, 0.75)} | {"1": Ours("bonsai")},
+        {f"{tau:g}": RecipeSetup("taug+bonsai", {"tau": tau}) for tau in (0.01, 0.1, 0.25, 0.5, 0.75)}
+        | {"1": RecipeSetup("bonsai")},
         ["PSP@1", "PSP@3", "PSP@5"],
     ),
     "pfastrexml-3": (
         "instance trees by propensity-scored metrics",
         "recipe",
-        {name: Ours(name) for name in ("fastxml", "pfastxml", "pfastrexml")},
+        {name: RecipeSetup(name) for name in ("fastxml", "pfastxml", "pfastrexml")},
         ["PSP@1", "PSP@3", "PSP@5", "PSnDCG@1", "PSnDCG@3", "PSnDCG@5"],
     ),
     "pfastrexml-4": (
         "percent of all labels among the k best of some row",
         "recipe",
-        {name: Ours(name) for name in ("fastxml", "pfastrexml")},
+        {name: RecipeSetup(name) for name in ("fastxml", "pfastrexml")},
         ["C@1", "C@3", "C@5"],
     ),
 }
-_RETRIEVING = (Ours("parabel"), Ours("fastxml"))
+_RETRIEVING = (RecipeSetup("parabel"), RecipeSetup("fastxml"))
 _ROWS = "training rows of the label"
 _ADD = "a network: add --networks"
-_RETRIEVING_NETWORKS = (Ours("xgrank", {"head.flat_below": 0}), Ours("lightxml", {"head.flat_below": 0}))
+_RETRIEVING_NETWORKS = (
+    RecipeSetup("xgrank", {"head.flat_below": 0}),
+    RecipeSetup("lightxml", {"head.flat_below": 0}),
+)
 
 
 @dataclass(frozen=True)
@@ -52,7 +56,7 @@ class Figure:
 
     key: str
     jobs: Callable[[AvailableSet, bool], list[Job]]
-    panels: Callable[[AvailableSet, Mapping[Job, Result]], list[Panel]]
+    panels: Callable[[AvailableSet, Mapping[Job, JobResult]], list[Panel]]
     networks: Mapping[str, str] = field(default_factory=dict)  # recipes that run only with --networks
 
 
@@ -75,20 +79,20 @@ def _nothing(data: AvailableSet, networks: bool) -> list[Job]:
 
 
 def _sweep(key: str) -> Figure:
-    title, across, all_ours, metrics = _SWEEPS[key]
+    title, across, configured, metrics = _SWEEPS[key]
 
-    def panels(data: AvailableSet, results: Mapping[Job, Result]) -> list[Panel]:
-        done = [results.get(Job(data, mine)) for mine in all_ours.values()]
+    def panels(data: AvailableSet, results: Mapping[Job, JobResult]) -> list[Panel]:
+        done = [results.get(Job(data, mine)) for mine in configured.values()]
         curves = {metric: [_value(result, metric) for result in done] for metric in metrics}
-        found = [Panel(f"{data.name}, {title}", across, list(all_ours), "percent", curves)] if any(done) else []
+        found = [Panel(f"{data.name}, {title}", across, list(configured), "percent", curves)] if any(done) else []
         if key == "ranknet-figure-2":
-            found += _norms(data, {place: results.get(Job(data, mine)) for place, mine in all_ours.items()}, across)
+            found += _norms(data, {place: results.get(Job(data, mine)) for place, mine in configured.items()}, across)
         return found
 
-    return Figure(key, lambda data, networks: [Job(data, mine) for mine in all_ours.values()], panels)
+    return Figure(key, lambda data, networks: [Job(data, mine) for mine in configured.values()], panels)
 
 
-def _value(result: Result | None, metric: str) -> Value | None:
+def _value(result: JobResult | None, metric: str) -> Value | None:
     value = None if result is None else result.value(metric)
     return None if result is None or value is None else (value, result.half(metric))
 
@@ -133,8 +137,8 @@ def _propensities(data: AvailableSet) -> list[Panel]:
 def _compared(key: str, base: str, other: str) -> Figure:
     """Compare the recall of two recipes by label frequency."""
 
-    def panels(data: AvailableSet, results: Mapping[Job, Result]) -> list[Panel]:
-        pair = {name: results.get(Job(data, Ours(name))) for name in (base, other)}
+    def panels(data: AvailableSet, results: Mapping[Job, JobResult]) -> list[Panel]:
+        pair = {name: results.get(Job(data, RecipeSetup(name))) for name in (base, other)}
         train, test = data.read()
         counts = np.pad(train.label_counts, (0, test.n_labels - train.n_labels))
         parts = {
@@ -149,10 +153,10 @@ def _compared(key: str, base: str, other: str) -> Figure:
         norms = _norms(data, pair, "recipe") if key == "ranknet-figure-1" else []
         return [_counts(data), *norms, Panel(title, "labels", [part.name for part in parts[base]], "recall@5", curves)]
 
-    return Figure(key, lambda data, networks: [Job(data, Ours(name)) for name in (base, other)], panels)
+    return Figure(key, lambda data, networks: [Job(data, RecipeSetup(name)) for name in (base, other)], panels)
 
 
-def _norms(data: AvailableSet, results: Mapping[str, Result | None], what: str) -> list[Panel]:
+def _norms(data: AvailableSet, results: Mapping[str, JobResult | None], what: str) -> list[Panel]:
     """Return the norms of the classifiers by label frequency."""
     known = {name: result.figures.get("norms") for name, result in results.items() if result is not None}
     curves = {
@@ -165,10 +169,10 @@ def _norms(data: AvailableSet, results: Mapping[str, Result | None], what: str) 
 
 
 def _missing_jobs(data: AvailableSet, networks: bool) -> list[Job]:
-    return [Job(data, Ours("pfastxml"), task="missing")]
+    return [Job(data, RecipeSetup("pfastxml"), task="missing")]
 
 
-def _missing(data: AvailableSet, results: Mapping[Job, Result]) -> list[Panel]:
+def _missing(data: AvailableSet, results: Mapping[Job, JobResult]) -> list[Panel]:
     """Hide labels by known propensities; train with the true ones, then with others."""
     result = results.get(_missing_jobs(data, False)[0])
     if result is None:
@@ -190,12 +194,12 @@ def _curves(stored: Mapping[str, Sequence[Sequence[float | None]]]) -> dict[str,
 
 
 def _retrieving_jobs(data: AvailableSet, networks: bool) -> list[Job]:
-    all_ours = (*_RETRIEVING, *(_RETRIEVING_NETWORKS if networks and data.has_texts else ()))
-    return [Job(data, mine, task="recall") for mine in all_ours]
+    configured = (*_RETRIEVING, *(_RETRIEVING_NETWORKS if networks and data.has_texts else ()))
+    return [Job(data, mine, task="recall") for mine in configured]
 
 
-def _retrieved(data: AvailableSet, results: Mapping[Job, Result]) -> list[Panel]:
-    done = {job.ours.name: results[job] for job in _retrieving_jobs(data, True) if job in results}
+def _retrieved(data: AvailableSet, results: Mapping[Job, JobResult]) -> list[Panel]:
+    done = {job.recipe.name: results[job] for job in _retrieving_jobs(data, True) if job in results}
     if not done:
         return []
     cutoffs = [k for k in RECALLS if k <= data.read()[0].n_labels // 2]

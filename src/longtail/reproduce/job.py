@@ -14,15 +14,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from sklearn.base import clone
 
 from longtail.config import config_context
 from longtail.data import Dataset
 from longtail.errors import LongtailError
+from longtail.learners import Learner
 from longtail.metrics import bootstrap, evaluate
-from longtail.recipes.compose import plan_of
+from longtail.recipes.compose import is_network, learner_and_rows, plan_of
 from longtail.reproduce.jobs import FREQUENCIES, METRICS, RECALLS
 from longtail.reproduce.sets import AvailableSet
 from longtail.rerank import label_norms
+from longtail.runtime.disk import directory_size
 from longtail.runtime.memory import peak_memory
 from longtail.store import Model
 from longtail.studies.missing import MissingStudy, base_of
@@ -53,30 +56,28 @@ def main() -> int:
     return 0
 
 
-def _made(order: dict[str, Any], data: AvailableSet, train: Dataset) -> Any:
-    """Return the unfitted recipe for the rows of a data set."""
+def _made(order: dict[str, Any], data: AvailableSet, train: Dataset) -> tuple[Learner, Any]:
+    """Return the unfitted recipe for the rows of a data set, and these rows as it takes them."""
     plan = plan_of(
         order["recipe"], order["settings"], data.propensity, random_state=order["seed"],
         label_names=train.label_names,
     )  # fmt: skip
-    return plan if train.X is None else plan.learner
+    return learner_and_rows(plan, train)
 
 
 def ranking(order: dict[str, Any], data: AvailableSet, train: Dataset, test: Dataset) -> tuple[dict[str, Any], Labels]:
     """Return the metrics and costs of a recipe on a data set, and its five best labels of the test rows."""
-    rows: Any = train.texts if train.X is None else train.X
-    learner = _made(order, data, train)
-    is_network = train.X is None and getattr(learner.learner, "head_learning_rate", None) is not None
-    if not is_network:  # kernels are compiled before the clock starts
+    learner, rows = _made(order, data, train)
+    if not is_network(order["recipe"]):  # kernels are compiled before the clock starts
         few = rows[:_WARM_ROWS]
-        _made(order, data, train).fit(few, train.Y[:_WARM_ROWS]).predict_topk(few, 5)
+        clone(learner).fit(few, train.Y[:_WARM_ROWS]).predict_topk(few, 5)
     start, cpu_start = time.perf_counter(), time.process_time()
     learner.fit(rows, train.Y)
     seconds, cpu_seconds = time.perf_counter() - start, time.process_time() - cpu_start
     model = Model(learner, label_names=train.label_names, propensity=data.propensity)
     with tempfile.TemporaryDirectory() as folder:
         model.save(Path(folder) / "model")
-        size = sum(file.stat().st_size for file in (Path(folder) / "model").iterdir())
+        size = directory_size(Path(folder) / "model")
     truth, _, inverse = model.truth(test)
     start, predicted = time.perf_counter(), time.process_time()
     top = model.predict_topk(test, 5)
@@ -94,13 +95,21 @@ def ranking(order: dict[str, Any], data: AvailableSet, train: Dataset, test: Dat
             figures[f"half {metric}"] = (found[metric].high - found[metric].low) / 2
     some = train.take(np.arange(0, train.n_rows, -(-train.n_rows // _JUDGED_ROWS)))
     own = evaluate(model.predict_topk(some, 1), model.truth(some)[0], ks=(1,))["P@1"]
-    epochs = int(getattr(learner.learner, "epochs", 1)) if is_network else 1
+    epochs = _epochs(learner) if is_network(order["recipe"]) else 1
     figures |= {
         "train accuracy %": own, "test accuracy %": figures["P@1"], "generalization gap %": own - figures["P@1"],
         "train ms/sample": 1e3 * seconds / train.n_rows / epochs, "inference ms/sample": figures["predict_ms"],
         "model GB": figures["model_mb"] / 1e3, "norms": _norms(learner),
     }  # fmt: skip
     return figures, top.labels
+
+
+def _epochs(learner: Learner) -> int:
+    """Return the epochs of the network in a learner, which may be inside another one."""
+    from longtail.learners import NeuralClassifier
+
+    network = learner.find(NeuralClassifier)
+    return 1 if network is None else int(network.epochs)
 
 
 def _norms(learner: Any) -> list[float | None] | None:
@@ -115,8 +124,8 @@ def _norms(learner: Any) -> list[float | None] | None:
 
 def recall(order: dict[str, Any], data: AvailableSet, train: Dataset, test: Dataset) -> tuple[dict[str, Any], Labels]:
     """Return the recall of a recipe at many labels."""
-    rows: Any = train.texts if train.X is None else train.X
-    model = Model(_made(order, data, train).fit(rows, train.Y), label_names=train.label_names)
+    learner, rows = _made(order, data, train)
+    model = Model(learner.fit(rows, train.Y), label_names=train.label_names)
     truth, _, _ = model.truth(test)
     cutoffs = [k for k in RECALLS if k <= train.n_labels]
     top = model.predict_topk(test, max(cutoffs, default=1))

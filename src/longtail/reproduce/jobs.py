@@ -17,7 +17,7 @@ from typing import Any, Literal
 import numpy as np
 
 from longtail import __version__
-from longtail.reproduce.methods import Ours
+from longtail.reproduce.methods import RecipeSetup
 from longtail.reproduce.sets import AvailableSet
 from longtail.runtime.disk import replacing_file
 from longtail.runtime.disk_cache import cache_directory
@@ -49,26 +49,26 @@ class Job:
     """A recipe to train and evaluate on a data set."""
 
     data: AvailableSet
-    ours: Ours
+    recipe: RecipeSetup
     seed: int = 0
     task: Task = "ranking"  # metrics of the five best labels; recall of many labels; or the study of hidden labels
 
     @property
     def is_sweep(self) -> bool:
         """Whether it is part of a sweep: a recipe with other than its own parameters, or more than a ranking."""
-        return bool(self.ours.settings) or self.task != "ranking"
+        return bool(self.recipe.settings) or self.task != "ranking"
 
     @property
     def key(self) -> str:
         """Hash of all that the result depends on: data, propensities, recipe, settings, seed, task and the code."""
         curve = self.data.propensity.get_params()
-        described = [self.data.digest, curve, self.ours.recipe, dict(self.ours.settings), self.seed, self.task]
-        described.append(code(self.ours.is_network))
+        described = [self.data.digest, curve, self.recipe.recipe, dict(self.recipe.settings), self.seed, self.task]
+        described.append(code(self.recipe.is_network))
         return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()[:32]
 
 
 @dataclass(frozen=True)
-class Result:
+class JobResult:
     """Result of a job: numbers by name, and the file of its ranking."""
 
     job: Job
@@ -111,7 +111,7 @@ class JobOutcome:
 
 
 @dataclass(frozen=True)
-class Station:
+class JobProcess:
     """Runs the process of a job, here or on a cluster."""
 
     limit: float | None = None  # seconds
@@ -167,32 +167,32 @@ class Runner:
         """Return the path of a job's results without suffix; time and memory depend on the threads too."""
         return self.directory / f"{job.key}-{self.threads or 'all'}"
 
-    def known(self, job: Job) -> Result | None:
+    def known(self, job: Job) -> JobResult | None:
         """Return the cached result of a job; None if it hasn't run."""
         place, ranking = (self._place(job).with_suffix(end) for end in (".json", ".npy"))
         if not (place.is_file() and ranking.is_file()):
             return None
         try:
-            return Result(job, json.loads(place.read_text()), ranking)
+            return JobResult(job, json.loads(place.read_text()), ranking)
         except ValueError:
             return None
 
-    def run(self, jobs: Sequence[Job], report: Callable[[str], None]) -> dict[Job, Result]:
+    def run(self, jobs: Sequence[Job], report: Callable[[str], None]) -> dict[Job, JobResult]:
         """Run the jobs without a result, and return all results; a failed job is not tried again by this runner."""
         wanted = list(dict.fromkeys(jobs))
         new = [job for job in wanted if job not in self.failed and self.known(job) is None]
-        new.sort(key=lambda job: job.ours.is_network)  # they take longest
+        new.sort(key=lambda job: job.recipe.is_network)  # they take longest
         if self.known_only:
             self.failed |= {job: self._why_unknown(job) for job in new}
             new = []
-        station = Station(self.limit)
+        process = JobProcess(self.limit)
         if current_engine() is None:
             for job in new:
                 report(_named(job))
-                self._keep(job, station.run(self._order(job)))
+                self._keep(job, process.run(self._order(job)))
         elif new:
             report(_named(new[0]))
-            work = RemoteTask(station, "run", pack=self._order, cpus=self.threads or 1)
+            work = RemoteTask(process, "run", pack=self._order, cpus=self.threads or 1)
             for job, outcome in zip(new, run_blocks(work, new, description="training", unit="models"), strict=True):
                 self._keep(job, outcome)
                 report(_named(job))
@@ -207,8 +207,8 @@ class Runner:
 
     def _order(self, job: Job) -> dict[str, Any]:
         return {
-            "name": job.data.name, "train": job.data.train, "test": job.data.test, "recipe": job.ours.recipe,
-            "settings": dict(job.ours.settings), "seed": job.seed, "threads": self.threads, "task": job.task,
+            "name": job.data.name, "train": job.data.train, "test": job.data.test, "recipe": job.recipe.recipe,
+            "settings": dict(job.recipe.settings), "seed": job.seed, "threads": self.threads, "task": job.task,
         }  # fmt: skip
 
     def _keep(self, job: Job, outcome: JobOutcome) -> None:
@@ -222,4 +222,4 @@ class Runner:
 
 
 def _named(job: Job) -> str:
-    return f"{job.ours.name} on {job.data.name}"
+    return f"{job.recipe.name} on {job.data.name}"

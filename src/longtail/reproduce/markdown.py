@@ -6,7 +6,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from longtail.reproduce.jobs import COSTS, METRICS, Job
-from longtail.reproduce.methods import ours
+from longtail.reproduce.methods import recipe_for
 from longtail.reproduce.papers import PaperTable
 from longtail.reproduce.tables import Gain, Reproduced
 
@@ -56,7 +56,7 @@ def missing_sets(missing: Mapping[str, str]) -> list[str]:
 
 def not_run(left_out: Mapping[str, str], failed: Mapping[Job, str]) -> list[str]:
     """Return the methods that did not run, with reasons."""
-    reasons = {**left_out, **{f"{job.ours.name} on {job.data.name}": why for job, why in failed.items()}}
+    reasons = {**left_out, **{f"{job.recipe.name} on {job.data.name}": why for job, why in failed.items()}}
     return (
         ["Not run:", "", *(f"- {name}: {reason.rstrip('.')}." for name, reason in reasons.items()), ""]
         if reasons
@@ -164,7 +164,7 @@ def _range(gain: Gain) -> str:
 
 
 def _recipe(method: str) -> str:
-    mine = ours(method)
+    mine = recipe_for(method)
     return "-" if mine is None else f"`{mine.name}`"
 
 

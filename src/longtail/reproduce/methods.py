@@ -43,7 +43,7 @@ _WITH: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 @dataclass(frozen=True)
-class Ours:
+class RecipeSetup:
     """A recipe with settings, as ``longtail train --set`` takes them."""
 
     recipe: str
@@ -63,23 +63,23 @@ class Ours:
         return " ".join([self.recipe, *(f"{name}={value}" for name, value in self.settings.items())])
 
 
-def ours(method: str) -> Ours | None:
+def recipe_for(method: str) -> RecipeSetup | None:
     """Return the recipe for a method of the papers; None if longtail has none.
 
     Examples
     --------
-    >>> ours("PW-cb-DiSMEC").name, ours("RankNet-Parabel").name, ours("SLEEC")
+    >>> recipe_for("PW-cb-DiSMEC").name, recipe_for("RankNet-Parabel").name, recipe_for("SLEEC")
     ('pw-cb-dismec', 'ranknet+parabel', None)
     """
     if method in _WITH:
-        return Ours(*_WITH[method])
+        return RecipeSetup(*_WITH[method])
     prefix = re.match(r"(PW-cb-|PW-|RankNet-)(.*)", method)
     name = _PLAIN.get(prefix[2] if prefix and method not in _PLAIN else method)
     if name is None:
         return None
     if prefix and method not in _PLAIN:
-        return Ours({"PW-cb-": "pw-cb-", "PW-": "pw-", "RankNet-": "ranknet+"}[prefix[1]] + name)
-    return Ours(name)
+        return RecipeSetup({"PW-cb-": "pw-cb-", "PW-": "pw-", "RankNet-": "ranknet+"}[prefix[1]] + name)
+    return RecipeSetup(name)
 
 
 def base_method(method: str, known: list[str]) -> str | None:

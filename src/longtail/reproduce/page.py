@@ -10,9 +10,9 @@ from datetime import UTC, datetime
 from longtail import __version__
 from longtail.config import thread_count
 from longtail.recipes import recipes
-from longtail.reproduce.jobs import Job, Result
+from longtail.reproduce.jobs import Job, JobResult
 from longtail.reproduce.markdown import Sign, markdown_table, signs_of, signs_sentence
-from longtail.reproduce.methods import Ours, ours
+from longtail.reproduce.methods import RecipeSetup, recipe_for
 from longtail.reproduce.sets import AvailableSet
 from longtail.reproduce.tables import Gain
 
@@ -27,16 +27,16 @@ _QUICK = ("word-bag",)  # networks that take minutes
 _OPEN, _CLOSE = "<!-- discussion -->", "<!-- end of discussion -->"
 
 
-def all_recipes(networks: bool) -> list[Ours]:
+def all_recipes(networks: bool) -> list[RecipeSetup]:
     """Return all recipes, slow networks only with `networks`."""
-    found = [Ours(recipe.name) for recipe in recipes()]
+    found = [RecipeSetup(recipe.name) for recipe in recipes()]
     return [mine for mine in found if networks or not mine.is_network or mine.recipe in _QUICK]
 
 
 def page(
     sets: Sequence[AvailableSet],
-    all_ours: Sequence[Ours],
-    results: Mapping[Job, Result],
+    configured: Sequence[RecipeSetup],
+    results: Mapping[Job, JobResult],
     sections: Sequence[str],
     before: str,
 ) -> str:
@@ -56,25 +56,26 @@ def page(
         "",
         "## Recipes",
         "",
-        *_left_out(all_ours),
+        *_left_out(configured),
     ]
     names = [data.name for data in sets]
     for metric in METRICS:
         rows = [
-            [f"`{mine.name}`", *(_value(results.get(Job(data, mine)), metric) for data in sets)] for mine in all_ours
+            [f"`{mine.name}`", *(_value(results.get(Job(data, mine)), metric) for data in sets)] for mine in configured
         ]
         lines += [f"### {metric}", "", *markdown_table(["recipe", *names], _best_marked(rows))]
     for key, (title, form) in _COSTS.items():
         rows = [
-            [f"`{mine.name}`", *(_cost(results.get(Job(data, mine)), key, form) for data in sets)] for mine in all_ours
+            [f"`{mine.name}`", *(_cost(results.get(Job(data, mine)), key, form) for data in sets)]
+            for mine in configured
         ]
         lines += [f"### {title}", "", *markdown_table(["recipe", *names], rows)]
     return "\n".join([*lines, *sections])
 
 
-def _left_out(all_ours: Sequence[Ours]) -> list[str]:
+def _left_out(configured: Sequence[RecipeSetup]) -> list[str]:
     """Return a sentence on the recipes that are not on the page."""
-    left = [f"`{recipe.name}`" for recipe in recipes() if recipe.name not in {mine.recipe for mine in all_ours}]
+    left = [f"`{recipe.name}`" for recipe in recipes() if recipe.name not in {mine.recipe for mine in configured}]
     text = f"Not run, because these networks take hours on a CPU (`--networks` runs them): {', '.join(left)}."
     return [text, ""] if left else []
 
@@ -83,7 +84,7 @@ def all_signs(gains: Sequence[Gain]) -> list[str]:
     """Return a table of the signs of all gains, each recipe on each data set once."""
     signs: dict[tuple[str, str], Sign] = {}
     for sign in signs_of(gains):
-        mine = ours(sign.method)
+        mine = recipe_for(sign.method)
         signs.setdefault(("" if mine is None else mine.name, sign.data), sign)
     if not signs:
         return []
@@ -96,7 +97,7 @@ def all_signs(gains: Sequence[Gain]) -> list[str]:
     return ["## Signs", "", f"{text} {signs_sentence(list(signs.values()))}", "", *markdown_table(columns, rows)]
 
 
-def _threads(results: Mapping[Job, Result]) -> str:
+def _threads(results: Mapping[Job, JobResult]) -> str:
     """Return the number of threads per training."""
     used = {result.figures.get("threads") for result in results.values()}
     if used == {1}:
@@ -104,13 +105,13 @@ def _threads(results: Mapping[Job, Result]) -> str:
     return f"{used.pop()} threads per training" if len(used) == 1 and None not in used else "all threads per training"
 
 
-def _value(result: Result | None, metric: str) -> str:
+def _value(result: JobResult | None, metric: str) -> str:
     if result is None or result.value(metric) is None:
         return "-"
     return f"{result.value(metric):.2f} ± {result.half(metric) or 0:.2f}"
 
 
-def _cost(result: Result | None, key: str, form: str) -> str:
+def _cost(result: JobResult | None, key: str, form: str) -> str:
     return "-" if result is None else form.format(result.figures[key])
 
 

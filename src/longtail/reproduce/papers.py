@@ -9,11 +9,10 @@ from functools import cache
 from importlib import resources
 
 from longtail.errors import ParameterError
-from longtail.recipes.settings import near
 
 
 @dataclass(frozen=True)
-class Row:
+class PaperRow:
     """Published numbers of one method on one data set."""
 
     data: str
@@ -31,7 +30,7 @@ class PaperTable:
     paper: str  # title, authors and year
     shows: str  # its subject
     metrics: tuple[str, ...]  # its columns
-    rows: tuple[Row, ...] = ()  # empty if the paper has no numbers
+    rows: tuple[PaperRow, ...] = ()  # empty if the paper has no numbers
     note: str = ""  # why its numbers can't be compared with ours directly
 
     @property
@@ -89,7 +88,7 @@ def tables() -> dict[str, PaperTable]:
         paper = f"{content['title']} ({content['authors']}{year})"
         for table in content["tables"]:
             rows = tuple(
-                Row(row["data"], row["method"], row["values"], row.get("remark", ""), tuple(row.get("broken", ())))
+                PaperRow(row["data"], row["method"], row["values"], row.get("remark", ""), tuple(row.get("broken", ())))
                 for row in content.get("rows", ())
                 if row["table"] == table["id"]
             )
@@ -103,6 +102,8 @@ def find_table(key: str) -> PaperTable:
     known = tables()
     if key not in known:
         raise ParameterError(
-            "TABLE", key, f"is not a known table{near(key.lower(), list(known))}: longtail reproduce --list shows all"
+            "TABLE",
+            key,
+            f"is not a known table{did_you_mean(key, known, key=str.lower)}: longtail reproduce --list shows all",
         )
     return known[key]

@@ -9,10 +9,10 @@ from functools import cached_property
 from pathlib import Path
 
 from longtail.data import Dataset, load
-from longtail.data.registry import describe, names, parse_name
+from longtail.data.registry import describe, parse_name
 from longtail.data.streams import ByteReader
 from longtail.errors import InputError
-from longtail.propensity import JainPropensity
+from longtail.propensity import JainPropensity, published_propensity
 
 _SUFFIXES = (".jsonl", ".jsonl.xz", ".jsonl.gz", ".txt", ".txt.xz", ".txt.gz", ".xc")
 _BUNDLED = ("debian-tags", "debian-depends")
@@ -57,9 +57,8 @@ class AvailableSet:
 
     @property
     def propensity(self) -> JainPropensity:
-        """Propensity model with the constants of the registry, or the default ones."""
-        named = parse_name(self.name)
-        return JainPropensity() if named is None else JainPropensity(a=named[0].propensity[0], b=named[0].propensity[1])
+        """Propensity model with the published constants of the data set, or the default ones."""
+        return published_propensity(self.name)
 
     def read(self) -> tuple[Dataset, Dataset]:
         """Return train and test with the same label ids."""
@@ -89,11 +88,11 @@ def published_name(folder: str) -> str | None:
 
     Examples
     --------
-    >>> published_name("eurlex-4k")
-    'EURLex-4K'
+    >>> published_name("eurlex 4k"), published_name("Bibtex:old")
+    ('EURLex-4K', None)
     """
-    key = folder.lower().replace("-", "").replace("_", "")
-    return next((name for name in names() if name.lower().replace("-", "") == key), None)
+    named = None if ":" in folder else parse_name(folder)
+    return None if named is None else named[0].name
 
 
 def _parts(folder: Path) -> tuple[Path, Path] | None:

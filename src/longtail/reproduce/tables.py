@@ -9,8 +9,8 @@ import numpy as np
 
 from longtail.data.registry import describe, names
 from longtail.metrics import compare
-from longtail.reproduce.jobs import COSTS, METRICS, Job, Result
-from longtail.reproduce.methods import base_method, ours
+from longtail.reproduce.jobs import COSTS, METRICS, Job, JobResult
+from longtail.reproduce.methods import base_method, recipe_for
 from longtail.reproduce.papers import PaperTable
 from longtail.reproduce.sets import AvailableSet
 
@@ -60,7 +60,7 @@ class Reproduced:
 
     table: PaperTable
     direct: dict[tuple[str, str], list[FigureNumber]] = field(default_factory=dict)
-    standing_in: dict[tuple[str, str], Result] = field(default_factory=dict)
+    standing_in: dict[tuple[str, str], JobResult] = field(default_factory=dict)
     gains: list[Gain] = field(default_factory=list)
     missing: dict[str, str] = field(default_factory=dict)  # data sets of the paper, and how to get them
     left_out: dict[str, str] = field(default_factory=dict)  # methods that were not run, and why
@@ -83,7 +83,7 @@ def planned(
     jobs = []
     for name in chosen:
         for method in table.methods:
-            mine = ours(method)
+            mine = recipe_for(method)
             if mine is not None and (not mine.is_network or (networks and sets[name].has_texts)):
                 job = Job(sets[name], mine)
                 if not job.is_sweep or swept is None or name in swept or name in table.datasets:
@@ -94,7 +94,7 @@ def planned(
 def reproduced(
     table: PaperTable,
     sets: Mapping[str, AvailableSet],
-    results: Mapping[Job, Result],
+    results: Mapping[Job, JobResult],
     networks: bool,
     stand_ins: Sequence[str],
 ) -> Reproduced:
@@ -102,7 +102,7 @@ def reproduced(
     found = Reproduced(table)
     columns = [metric for metric in (*METRICS, *COSTS) if metric in table.metrics]
     for method in table.methods:
-        mine = ours(method)
+        mine = recipe_for(method)
         if mine is None:
             found.left_out[method] = "not among longtail's recipes"
         elif mine.is_network and not networks:
@@ -141,15 +141,15 @@ def _ranked_as(column: str) -> str | None:
     return {"test accuracy %": "P@1"}.get(column, column if column in METRICS else None)
 
 
-def _result(results: Mapping[Job, Result], data: AvailableSet, method: str) -> Result | None:
-    mine = ours(method)
+def _result(results: Mapping[Job, JobResult], data: AvailableSet, method: str) -> JobResult | None:
+    mine = recipe_for(method)
     return None if mine is None else results.get(Job(data, mine))
 
 
 def _gains(
     table: PaperTable,
     sets: Mapping[str, AvailableSet],
-    results: Mapping[Job, Result],
+    results: Mapping[Job, JobResult],
     metrics: Sequence[str],
     stand_ins: Sequence[str],
 ) -> Iterable[Gain]:
@@ -208,10 +208,10 @@ def where_from(name: str) -> str:
 
 
 def _notes(
-    table: PaperTable, found: Reproduced, results: Mapping[Job, Result], sets: Mapping[str, AvailableSet]
+    table: PaperTable, found: Reproduced, results: Mapping[Job, JobResult], sets: Mapping[str, AvailableSet]
 ) -> list[str]:
     notes = [table.note] if table.note else []
-    if any(job.ours.is_network for job in results):
+    if any(job.recipe.is_network for job in results):
         notes.append(
             "Networks: another backbone (MiniLM rather than BERT, RoBERTa or XLNet), and one network, not three."
         )

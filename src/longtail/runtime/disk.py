@@ -13,7 +13,7 @@ from glob import escape
 from pathlib import Path
 from typing import IO, BinaryIO
 
-from longtail.errors import DiskError
+from longtail.errors import DiskError, InputError, ParameterError
 
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 
@@ -36,6 +36,31 @@ def writing(path: str | os.PathLike[str]) -> Iterator[None]:
         raise
     except OSError as error:
         raise DiskError(error, path=path) from None
+
+
+def check_out_file(path: Path, *endings: str, name: str = "path") -> None:
+    """Raise an error for a file that can't be written, or whose name has another ending.
+
+    Examples
+    --------
+    >>> check_out_file(Path("picture.jpg"), ".png", ".svg", name="--plot")
+    Traceback (most recent call last):
+    ...
+    longtail.errors.ParameterError: --plot must end in .png or .svg, got 'picture.jpg'.
+    """
+    if endings and path.suffix.lower() not in endings:
+        *others, last = endings
+        listed = f"{', '.join(others)} or {last}" if others else last
+        raise ParameterError(name, str(path), f"must end in {listed}")
+    if path.is_dir():
+        raise InputError("is a directory: give the name of a file.", path=path)
+    if not path.resolve().parent.is_dir():
+        raise InputError(f"can't be written: {path.resolve().parent} is not a directory.", path=path)
+
+
+def directory_size(path: Path) -> int:
+    """Return the bytes of the files of a directory, such as a model."""
+    return sum(file.stat().st_size for file in path.iterdir())
 
 
 def locked(file: int | IO[bytes]) -> bool:

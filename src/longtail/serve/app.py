@@ -17,19 +17,19 @@ from starlette.exceptions import HTTPException
 
 from longtail import __version__
 from longtail.errors import LongtailError, ModelError
-from longtail.serve.asking import describe_label, find_labels
+from longtail.serve.label_requests import describe_label, find_labels
 from longtail.serve.metrics import CONTENT_TYPE
 from longtail.serve.middleware import CODE, HEALTH, Headers, Middleware
 from longtail.serve.pages import PageFile, page_files
 from longtail.serve.problems import ProblemDetails, as_problem, documented, message_of, wrong_method
 from longtail.serve.schemas import (
     EXAMPLES,
+    LARGEST_ID,
     ErrorResponse,
     Group,
     Health,
     LabelList,
     LabelResponse,
-    LargestId,
     ModelList,
     ModelResponse,
     Order,
@@ -240,7 +240,7 @@ def _add_labels(app: FastAPI, service: Service) -> None:
         model: Annotated[str | None, _MODEL] = None,
         q: Annotated[str, Query(max_length=200, description="Text to search for in names, ignoring case.")] = "",
         near: Annotated[
-            int | None, Query(ge=0, le=LargestId, description="List labels similar to this one, most similar first.")
+            int | None, Query(ge=0, le=LARGEST_ID, description="List labels similar to this one, most similar first.")
         ] = None,
         group: Annotated[Group | None, Query(description="Only labels of the head, the torso or the tail.")] = None,
         min_rows: Annotated[int, Query(ge=0, le=2**53, description="Minimum number of training rows.")] = 0,
@@ -249,7 +249,7 @@ def _add_labels(app: FastAPI, service: Service) -> None:
             Order, Query(description="Most frequent first, rarest first, by name, or by id.")
         ] = "frequency",
         limit: Annotated[int, Query(ge=1, le=1000, description="Maximum number of labels.")] = 20,
-        offset: Annotated[int, Query(ge=0, le=LargestId, description="Number of labels to skip.")] = 0,
+        offset: Annotated[int, Query(ge=0, le=LARGEST_ID, description="Number of labels to skip.")] = 0,
     ) -> Any:
         """Search labels by name or frequency, or list the labels similar to one."""
         check_query(request)
@@ -260,7 +260,7 @@ def _add_labels(app: FastAPI, service: Service) -> None:
     @app.get("/v1/labels/{label}", response_model=LabelResponse, tags=["labels"], responses=_READ)
     async def label(
         request: Request,
-        label: Annotated[int, Path(ge=0, le=LargestId, description="Id of a label.")],
+        label: Annotated[int, Path(ge=0, le=LARGEST_ID, description="Id of a label.")],
         model: Annotated[str | None, _MODEL] = None,
         nearest: Annotated[int, Query(ge=0, le=100, description="Number of similar labels.")] = 10,
         words: Annotated[int, Query(ge=0, le=1000, description="Number of words or features.")] = 20,

@@ -21,7 +21,7 @@ Predict = Callable[[Sequence[Any]], list[bytes]]
 
 
 @dataclass(eq=False, slots=True)
-class _Job:
+class _Prediction:
     """Rows of one request, and their results so far."""
 
     rows: Sequence[Any]
@@ -32,7 +32,7 @@ class _Job:
     done: int = 0
 
 
-_Slice = tuple[_Job, int, int]
+_Slice = tuple[_Prediction, int, int]
 
 
 class Batcher:
@@ -62,7 +62,7 @@ class Batcher:
         self._batch_rows = batch_rows
         self._most = queued_rows
         self._observe = observe
-        self._waiting: OrderedDict[Hashable, deque[_Job]] = OrderedDict()
+        self._waiting: OrderedDict[Hashable, deque[_Prediction]] = OrderedDict()
         self.queued = 0
 
     async def predict(self, key: Hashable, rows: Sequence[Any], predict: Predict, deadline: float) -> list[bytes]:
@@ -79,7 +79,7 @@ class Batcher:
         if self.queued and self.queued + len(rows) > self._most:
             raise busy(f"{self.queued:,} rows are queued, of at most {self._most:,}: try again later.")
         loop = asyncio.get_running_loop()
-        job = _Job(rows, predict, loop.create_future(), [b""] * len(rows))
+        job = _Prediction(rows, predict, loop.create_future(), [b""] * len(rows))
         self._waiting.setdefault(key, deque()).append(job)
         self.queued += len(rows)
         self._dispatch(loop)
@@ -93,7 +93,7 @@ class Batcher:
         """Shut down without waiting for running predictions."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def _give_up(self, job: _Job) -> None:
+    def _give_up(self, job: _Prediction) -> None:
         if not job.future.done():
             job.future.set_exception(
                 ProblemDetails("deadline", "The prediction took too long: send fewer rows, or try again later.")
@@ -111,7 +111,7 @@ class Batcher:
         key, jobs = self._waiting.popitem(last=False)
         batch: list[_Slice] = []
         room = self._batch_rows
-        unfinished: list[_Job] = []
+        unfinished: list[_Prediction] = []
         while jobs and room:
             job = jobs.popleft()
             left = len(job.rows) - job.taken
@@ -170,7 +170,7 @@ class Batcher:
             self._observe(key, sum(last - first for _, first, last in batch), seconds)
 
 
-def _alone(job: _Job, first: int, last: int) -> list[bytes] | BaseException:
+def _alone(job: _Prediction, first: int, last: int) -> list[bytes] | BaseException:
     try:
         return job.predict(job.rows[first:last])
     except BaseException as error:

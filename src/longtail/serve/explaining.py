@@ -17,7 +17,6 @@ from longtail.serve.spans import Span, find_places, in_utf16, share_out, utf16_p
 
 _SOURCES = 10
 _AT_ONCE = 8  # labels
-Part = tuple[str, float]
 
 
 @dataclass(frozen=True)
@@ -189,7 +188,7 @@ def _written(served: Served, why: Explanation, spans: list[Span], options: Expla
     }
 
 
-def _parts(parts: Sequence[Part], what: str = "feature") -> list[dict[str, Any]]:
+def _parts(parts: Sequence[tuple[str, float]], what: str = "feature") -> list[dict[str, Any]]:
     return [{what: name, "contribution": shortened(effect)} for name, effect in parts]
 
 

@@ -128,7 +128,6 @@ class Served:
             "rows": model.n_rows,
             "has_names": model.label_names is not None,
             "calibrated": model.calibration is not None,
-            "has_dial": True,
             "dial": None if dial is None else float(dial.tail_),
             "has_explanations": self.explains,
             "has_tree": self.outline is not None,
@@ -184,7 +183,7 @@ def is_intact(directory: Path, checksum: str) -> bool:
     return model_checksum(directory) == checksum
 
 
-class Registry:
+class ServedModels:
     """The models by name, each in its current version.
 
     A request uses one version throughout; a replaced version is freed when the last request that uses it has its

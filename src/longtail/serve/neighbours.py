@@ -26,7 +26,7 @@ from longtail.learners.label_trees.block_lanes import label_rows
 from longtail.rerank import TAug
 from longtail.store import Model
 
-Near = list[tuple[int, float]]
+Similarities = list[tuple[int, float]]
 Weights = tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]
 
 _RANKED = 20_000  # labels with the largest inner products, of which those with the largest cosines are chosen
@@ -38,7 +38,7 @@ class Space(ABC):
     by: str
 
     @abstractmethod
-    def nearest(self, label: int, k: int) -> Near:
+    def nearest(self, label: int, k: int) -> Similarities:
         """Return the k most similar other labels with similarities of at most 1; empty if the label has none."""
 
     def weights(self, label: int) -> Weights | None:
@@ -77,7 +77,7 @@ class _Embeddings(Space):
     def __init__(self, model: Model) -> None:
         self._model = model
 
-    def nearest(self, label: int, k: int) -> Near:
+    def nearest(self, label: int, k: int) -> Similarities:
         if self._model.label_counts[label] == 0:
             return []
         top = self._model.similar_topk(label, k)
@@ -92,7 +92,7 @@ class _Blocks(Space):
     def __init__(self, learner: OneVsRest) -> None:
         self._learner = learner
 
-    def nearest(self, label: int, k: int) -> Near:
+    def nearest(self, label: int, k: int) -> Similarities:
         weights = self.weights(label)
         if weights is None or not len(weights[0]):
             return []
@@ -143,7 +143,7 @@ class _Leaves(Space):
     def __init__(self, learner: LabelTree) -> None:
         self._learner = learner
 
-    def nearest(self, label: int, k: int) -> Near:
+    def nearest(self, label: int, k: int) -> Similarities:
         sums: dict[int, float] = {}
         meetings: dict[int, int] = {}
         for node in self._holders(label):
@@ -192,7 +192,7 @@ class _RowLeaves(Space):
     def __init__(self, learner: InstanceForest) -> None:
         self._learner = learner
 
-    def nearest(self, label: int, k: int) -> Near:
+    def nearest(self, label: int, k: int) -> Similarities:
         values = self._values
         own = values[:, [label]]
         norm = float(np.sqrt(own.power(2).sum()))
@@ -228,7 +228,7 @@ class _Sides(Space):
         self._sides = [(labels, space) for labels, space in sides if space is not None]
         self.by = self._sides[0][1].by if self._sides else "weights"
 
-    def nearest(self, label: int, k: int) -> Near:
+    def nearest(self, label: int, k: int) -> Similarities:
         for labels, space, at in self._found(label):
             return [(int(labels[near]), value) for near, value in space.nearest(at, k)]
         return []
@@ -242,7 +242,7 @@ class _Sides(Space):
             yield from ((labels, space, int(at)) for at in np.flatnonzero(labels == label))
 
 
-def _best(labels: npt.NDArray[Any], values: npt.NDArray[Any], k: int) -> Near:
+def _best(labels: npt.NDArray[Any], values: npt.NDArray[Any], k: int) -> Similarities:
     order = np.lexsort((labels, -values))[:k]
     return [(int(labels[at]), float(values[at])) for at in order if values[at] > 0]
 

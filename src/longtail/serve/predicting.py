@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from longtail.serve.batching import Batcher, WorkerThread
 from longtail.serve.explaining import ExplainOptions, explain_row
 from longtail.serve.labels import GROUPS
-from longtail.serve.models import Registry, Served
+from longtail.serve.models import Served, ServedModels
 from longtail.serve.problems import ProblemDetails, message_of, shortened
 from longtail.serve.schemas import PredictRequest, SparseRow
 from longtail.serve.settings import ServerLimits
@@ -23,14 +23,19 @@ _INPUTS = ("text", "texts", "row", "rows")
 _SHOWN = 200  # characters of what pydantic says
 _PARSED_AT_ONCE = 256 << 10  # bytes; larger bodies are parsed in a separate thread
 
-Row = str | tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]
+RowContent = str | tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]
 
 
 class Predictor:
     """Handles `POST /v1/predict`; `questions` runs explanations, `reading` parses large bodies."""
 
     def __init__(
-        self, registry: Registry, batcher: Batcher, questions: WorkerThread, reading: WorkerThread, limits: ServerLimits
+        self,
+        registry: ServedModels,
+        batcher: Batcher,
+        questions: WorkerThread,
+        reading: WorkerThread,
+        limits: ServerLimits,
     ) -> None:
         self._registry = registry
         self._batcher = batcher
@@ -68,12 +73,12 @@ class Predictor:
         head = json.dumps({"model": served.name, "version": served.version})[:-1].encode()
         return b'%s, "results": [%s]}' % (head, b", ".join(results))
 
-    def _read(self, body: bytes) -> tuple[Served, PredictRequest, Sequence[Row]]:
+    def _read(self, body: bytes) -> tuple[Served, PredictRequest, Sequence[RowContent]]:
         request = read_request(body)
         served = self._registry.get(request.model)
         return served, request, self._rows(served, request)
 
-    def _rows(self, served: Served, request: PredictRequest) -> Sequence[Row]:
+    def _rows(self, served: Served, request: PredictRequest) -> Sequence[RowContent]:
         given = [name for name in _INPUTS if name in request.model_fields_set]
         if len(given) != 1:
             raise ProblemDetails("invalid", "Give exactly one of text, texts, row and rows.")
@@ -136,7 +141,7 @@ def _limit(message: str, size: int, most: int, code: str = "too_large") -> None:
         raise ProblemDetails(code, f"{message.format(f'{size:,}')}; the maximum is {most:,}.")
 
 
-def _sparse(served: Served, row: SparseRow, at: int, limits: ServerLimits) -> Row:
+def _sparse(served: Served, row: SparseRow, at: int, limits: ServerLimits) -> RowContent:
     _limit(f"Row {at} has {{}} features", len(row.indices), limits.row_features)
     if len(row.indices) != len(row.values):
         raise ProblemDetails("invalid", f"Row {at} has {len(row.indices)} indices and {len(row.values)} values.")
@@ -186,7 +191,7 @@ def _results(
 
 
 def _explained(
-    served: Served, rows: Sequence[Row], results: Sequence[dict[str, Any]], options: ExplainOptions
+    served: Served, rows: Sequence[RowContent], results: Sequence[dict[str, Any]], options: ExplainOptions
 ) -> list[bytes]:
     written = []
     for row, result in zip(rows, results, strict=True):

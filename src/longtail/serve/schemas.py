@@ -8,13 +8,13 @@ from pydantic import BaseModel, ConfigDict, Field
 
 Group = Literal["head", "torso", "tail"]
 Order = Literal["frequency", "rarest", "name", "label"]
-LargestId = 2**31 - 1
+LARGEST_ID = 2**31 - 1
 _LARGEST_VALUE = 1e15
 _ABSENT: Any = None  # default of fields that may be absent, but not null
 
-Index = Annotated[int, Field(ge=0, le=LargestId)]
+Index = Annotated[int, Field(ge=0, le=LARGEST_ID)]
 Value = Annotated[float, Field(ge=-_LARGEST_VALUE, le=_LARGEST_VALUE)]
-LabelRef = Annotated[int, Field(ge=0, le=LargestId)] | Annotated[str, Field(max_length=10_000)]
+LabelRef = Annotated[int, Field(ge=0, le=LARGEST_ID)] | Annotated[str, Field(max_length=10_000)]
 
 EXAMPLES: dict[str, Any] = {
     "one text": {"summary": "One text", "value": {"text": "Regulation on the import of fresh fruit", "k": 3}},
@@ -56,7 +56,7 @@ class PredictRequest(_Taken):
     texts: list[str] = Field(_ABSENT, min_length=1, description="Several texts.")
     row: SparseRow = Field(_ABSENT, description="One row, for a model that takes features.")
     rows: list[SparseRow] = Field(_ABSENT, min_length=1, description="Several rows.")
-    k: int = Field(5, ge=1, le=LargestId, description="Labels per row.")
+    k: int = Field(5, ge=1, le=LARGEST_ID, description="Labels per row.")
     tail: float | None = Field(
         None,
         ge=0,
@@ -110,7 +110,7 @@ class NearLabel(LabelEntry):
     similarity: float = Field(description="Cosine or inner product, at most 1.")
 
 
-class Part(BaseModel):
+class Contribution(BaseModel):
     """Contribution of a word or feature to a score."""
 
     feature: str
@@ -147,7 +147,7 @@ class PathStep(BaseModel):
     name: str = Field(
         description="Most frequent labels under the node of a label tree; left or right in instance trees."
     )
-    parts: list[Part]
+    parts: list[Contribution]
 
 
 class TreePath(BaseModel):
@@ -163,7 +163,7 @@ class ExplanationDetails(BaseModel):
 
     score: float = Field(description="The model's score, before the tail dial of the request.")
     bias: float
-    parts: list[Part] = Field(description="Largest contribution first.")
+    parts: list[Contribution] = Field(description="Largest contribution first.")
     others: Others
     spans: list[TextSpan] = Field(description="Positions of the parts in the text, in text order.")
     sources: list[Source]
@@ -182,7 +182,7 @@ class Prediction(LabelEntry):
     explanation: ExplanationDetails | None = Field(None, description="With explain.")
 
 
-class Result(BaseModel):
+class RowResult(BaseModel):
     """Labels of one row, best first."""
 
     predictions: list[Prediction]
@@ -193,7 +193,7 @@ class PredictResponse(BaseModel):
 
     model: str
     version: str
-    results: list[Result]
+    results: list[RowResult]
 
 
 class LabelList(BaseModel):
@@ -205,7 +205,7 @@ class LabelList(BaseModel):
     labels: list[LabelEntry | NearLabel]
 
 
-class Word(BaseModel):
+class WordWeight(BaseModel):
     """A word or feature and its weight for a label."""
 
     feature: str
@@ -221,7 +221,7 @@ class LabelResponse(LabelEntry):
     rank: int = Field(description="1 for the most frequent label.")
     nearest: list[NearLabel]
     nearest_by: str | None = Field(description="Basis of the similarity: embeddings, weights or leaves.")
-    words: list[Word] | None = Field(
+    words: list[WordWeight] | None = Field(
         description="Words or features with the largest weights, null if there are no weights."
     )
     path: TreePath | None = Field(description="Path to the label in the first label tree that contains it.")
@@ -259,7 +259,6 @@ class ModelResponse(BaseModel):
     rows: int = Field(description="Training rows.")
     has_names: bool
     calibrated: bool
-    has_dial: bool
     dial: float | None = Field(description="Position of the tail dial in the model, if it has one.")
     has_explanations: bool
     has_tree: bool

@@ -11,7 +11,7 @@ from typing import Any
 from longtail.serve.batching import Batcher, WorkerThread
 from longtail.serve.keys import Keys, read_keys
 from longtail.serve.metrics import Metrics
-from longtail.serve.models import Registry, Served
+from longtail.serve.models import Served, ServedModels
 from longtail.serve.predicting import Predictor
 from longtail.serve.settings import ServerSettings
 
@@ -28,7 +28,7 @@ class Service:
         self.settings = settings
         self.keys = read_keys(settings.key_file) if keys is None else keys
         self.metrics = Metrics()
-        self.registry = Registry(settings.models)
+        self.registry = ServedModels(settings.models)
         limits = settings.limits
         self.batcher = Batcher(
             threads=settings.threads,

@@ -16,7 +16,7 @@ _CHECK_EVERY = 4096  # words
 _GROWS = "İ"  # the only character with two characters as its lower case
 
 
-class Word(NamedTuple):
+class TextWord(NamedTuple):
     """A word as a feature spells it, from `start` up to `end`."""
 
     term: str
@@ -33,20 +33,20 @@ class Span(NamedTuple):
     contribution: float
 
 
-def words(text: str, *, lowercase: bool = True) -> list[Word]:
+def words(text: str, *, lowercase: bool = True) -> list[TextWord]:
     """Return the words of a text, as `Tfidf` splits it, with their positions in the original text.
 
     Examples
     --------
     >>> words("The ÉTUDES")
-    [Word(term='the', start=0, end=3), Word(term='études', start=4, end=10)]
+    [TextWord(term='the', start=0, end=3), TextWord(term='études', start=4, end=10)]
     """
     read = text.lower() if lowercase else text
-    found = [Word(match.group(), match.start(), match.end()) for match in _WORD.finditer(read)]
+    found = [TextWord(match.group(), match.start(), match.end()) for match in _WORD.finditer(read)]
     if not lowercase or _GROWS not in text:
         return found
     place = [at for at, character in enumerate(text) for _ in character.lower()] + [len(text)]
-    return [Word(term, place[start], place[end - 1] + 1) for term, start, end in found]
+    return [TextWord(term, place[start], place[end - 1] + 1) for term, start, end in found]
 
 
 @dataclass
@@ -58,7 +58,7 @@ class Places:
 
 
 def find_places(
-    found: list[Word],
+    found: list[TextWord],
     terms: AbstractSet[str],
     *,
     ngrams: int = 1,
@@ -69,7 +69,7 @@ def find_places(
 
     Parameters
     ----------
-    found : list of Word
+    found : list of TextWord
     terms : set of str
     ngrams : int
         Maximum words per term.

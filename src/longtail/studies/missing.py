@@ -17,7 +17,7 @@ from longtail.data.masking import mask_labels
 from longtail.learners import LabelTree
 from longtail.metrics import by_frequency, evaluate
 from longtail.propensity import GivenPropensity, JainPropensity
-from longtail.recipes.compose import inner_recipe, plan_of
+from longtail.recipes.compose import inner_recipe, is_network, plan_of
 
 K = 5
 METRICS = (f"P@{K}", "nDCG@3", f"nDCG@{K}", f"tail recall@{K}")
@@ -150,8 +150,8 @@ class MissingStudy:
         if severity is not None:
             Y = mask_labels(Y, self.propensities(severity), random_state=seed).observed
         plan = self._plan(recipe, given, seed)
-        X, X_test = self._features(plan)
-        learner: Any = clone(plan.learner) if sp.issparse(X) else plan
+        X, X_test = self._features(plan, recipe)
+        learner: Any = plan.learner if sp.issparse(X) else plan
         top = learner.fit(X, Y).predict_topk(X_test, K)
         found = evaluate(top, self.test.Y, ks=(3, K))
         parts = by_frequency(top, self.test.Y, self.label_counts, ks=(K,))
@@ -167,13 +167,11 @@ class MissingStudy:
             return plan
         return plan_of(recipe, {}, GivenPropensity(values=self.propensities(given)), **more)  # type: ignore[arg-type]
 
-    def _features(self, plan: Any) -> tuple[Any, Any]:
+    def _features(self, plan: Any, recipe: str) -> tuple[Any, Any]:
         """Return train and test rows: features, tf-idf of texts (cached), or texts for recipes that read tokens."""
         if self.train.X is not None:
             return self.train.X, self.test.X
-        from longtail.features import Tfidf
-
-        if not isinstance(plan.features, Tfidf):
+        if is_network(recipe):
             return list(self.train.texts or ()), list(self.test.texts or ())
         if self._rows is None:
             features = clone(plan.features)

@@ -14,7 +14,16 @@ _DEEPEST_JSON = 200
 
 @dataclass(frozen=True)
 class Branch:
-    """A node with the labels and child nodes that are shown, and the numbers of its others."""
+    """A node with the labels and child nodes that are shown, and the numbers of its others.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from longtail.learners.label_trees.forest import Branches, LabelForest
+    >>> forest = LabelForest.from_branches([Branches([-1, 0, 0], [1, 1, 2], [0, 2, 1])])
+    >>> top_of(Outline(forest, np.array([5, 9, 7])), 1)
+    Branch(node=1, labels=[2, 0], children=[], labels_left_out=0, children_left_out=0)
+    """
 
     node: int
     labels: list[int]  # the most frequent first
@@ -102,7 +111,17 @@ def _branch(seen: Outline, root: int, kept: Mapping[int, list[int]], labels: Map
 
 
 def as_json(seen: Outline, branch: Branch, *, _depth: int = 0) -> dict[str, Any]:
-    """Return a branch as nested dictionaries: node, name, its labels with names and counts, and its children."""
+    """Return a branch as nested dictionaries: node, name, its labels with names and counts, and its children.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from longtail.learners.label_trees.forest import Branches, LabelForest
+    >>> forest = LabelForest.from_branches([Branches([-1, 0, 0], [1, 1, 2], [0, 2, 1])])
+    >>> seen = Outline(forest, np.array([5, 9, 7]), ["car", "bus", "ship"])
+    >>> as_json(seen, top_of(seen, 2))["labels"]
+    [{'label': 1, 'name': 'bus', 'training_rows': 9}]
+    """
     if _depth > _DEEPEST_JSON:
         raise InputError(f"The tree has more than {_DEEPEST_JSON} levels, too many for JSON: give --depth, or --node.")
     return {
@@ -111,7 +130,7 @@ def as_json(seen: Outline, branch: Branch, *, _depth: int = 0) -> dict[str, Any]
         "n_labels": int(seen.sizes[branch.node]),
         "recorded": int(seen.recorded[branch.node]),
         "labels": [
-            {"label": label, "name": seen.label_name(label), "count": int(seen.label_counts[label])}
+            {"label": label, "name": seen.label_name(label), "training_rows": int(seen.label_counts[label])}
             for label in branch.labels
         ],
         "labels_left_out": branch.labels_left_out,

@@ -7,16 +7,14 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from longtail.errors import InputError
+from longtail.kernels.types import Int32, Int64
 from longtail.learners.label_trees.forest import LabelForest
 
 if TYPE_CHECKING:
     from longtail.store import Model
 
-Int32 = npt.NDArray[np.int32]
-Int64 = npt.NDArray[np.int64]
 
 NAMED_BY = 3
 BETWEEN = " · "
@@ -28,6 +26,11 @@ class Summary:
 
     `labels` counts the labels that are in a tree, `repeated` those that are in one tree more than once, and `nowhere`
     those in no tree. The size of a leaf is its number of labels.
+
+    Examples
+    --------
+    >>> print(Summary(1, 3, 2, 5, 0, 0, 2, 2.5, 3))
+    1 tree, 3 nodes, 2 levels, 5 labels, 0 more than once in a tree, 2 to 3 labels per leaf, median 2.5
     """
 
     trees: int
@@ -193,6 +196,13 @@ def outline(model: Model) -> Outline:
     ------
     InputError
         If it has none.
+
+    Examples
+    --------
+    >>> from longtail import LabelTree, Model
+    >>> X, Y = [[1, 0], [0, 1], [1, 1]], [[1, 0, 0], [0, 1, 0], [0, 0, 1]]
+    >>> print(outline(Model(LabelTree().fit(X, Y))).summary)
+    1 tree, 1 node, 1 level, 3 labels, 0 more than once in a tree, 3 to 3 labels per leaf, median 3
     """
     for _, learner in model.learner.parts(fitted=True):
         forest = getattr(learner, "forest_", None)

@@ -11,6 +11,7 @@ import numpy as np
 
 from longtail import __version__
 from longtail.errors import ParameterError
+from longtail.templates import page_environment
 from longtail.tree_view.outline import Outline
 
 
@@ -43,23 +44,19 @@ def page(
     >>> page(Outline(forest, np.array([5, 9]), ["car", "bus"]), "toy").startswith("<!doctype html>")
     True
     """
-    from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined, select_autoescape
     from markupsafe import Markup
 
-    environment = Environment(
-        loader=ChoiceLoader([PackageLoader("longtail.tree_view"), PackageLoader("longtail.report")]),
-        autoescape=select_autoescape(default=True),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
     begins = list(range(seen.forest.n_trees_)) if nodes is None else list(nodes)
-    return environment.get_template("tree.html").render(
-        name=name,
-        summary=seen.summary,
-        data=Markup(_in_script(contents(seen, begins, labels))),  # no < is left in it
-        made=made,
-        version=__version__,
+    return (
+        page_environment("longtail.tree_view")
+        .get_template("tree.html")
+        .render(
+            name=name,
+            summary=seen.summary,
+            data=Markup(_in_script(contents(seen, begins, labels))),  # no < is left in it
+            made=made,
+            version=__version__,
+        )
     )
 
 

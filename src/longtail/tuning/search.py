@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
-from sklearn.base import clone
 
 from longtail.config import config_context, thread_count
 from longtail.data.dataset import Dataset
@@ -20,7 +19,7 @@ from longtail.data.splits import iterative_rows
 from longtail.errors import Interrupted
 from longtail.metrics import evaluate
 from longtail.propensity import JainPropensity
-from longtail.recipes.compose import plan_of
+from longtail.recipes.compose import is_network, plan_of
 from longtail.runtime.pool import StopFlag, run_blocks
 from longtail.runtime.signals import Stopping, inside_of
 from longtail.runtime.task import RemoteTask, current_engine, inheriting
@@ -51,7 +50,7 @@ class Split:
 
 
 @dataclass(frozen=True, eq=False)
-class Judge:
+class TrialScorer:
     """Trains on a split and evaluates on its validation rows, here or on a cluster."""
 
     split: Split
@@ -69,7 +68,7 @@ class Judge:
         """
         (recipe, settings, tails, part), split = trial, self.split
         plan = plan_of(recipe, settings, self.propensity, random_state=self.random_state, label_names=self.label_names)
-        learner: Any = plan if isinstance(split.X, list) else clone(plan.learner)
+        learner: Any = plan if isinstance(split.X, list) else plan.learner
         learner._data_propensity = self.propensity  # as in a saved model, for the dial
         some = np.arange(0, split.Y.shape[0], part)
         X = [split.X[row] for row in some] if isinstance(split.X, list) else split.X[some]
@@ -86,7 +85,7 @@ class Judge:
 
 
 @dataclass
-class Found:
+class SearchResult:
     """Results of a search so far, with its numbers of completed, pruned and failed trials."""
 
     points: list[Point] = field(default_factory=list)  # completed trials, at every position of the dial
@@ -113,7 +112,7 @@ class Search:
     propensity : JainPropensity
     folds : int, optional
         Folds of the cross-validation; by default five below 20,000 rows, else 1: a single split.
-    test_share : float
+    validation_fraction : float
         Share of validation rows of the single split, which is stratified by label, as folds are.
     n_jobs : int
         Number of parallel trials; each has a share of the threads, or one core of a cluster.
@@ -126,15 +125,15 @@ class Search:
     budget: float
     propensity: JainPropensity
     folds: int | None = None
-    test_share: float = 0.2
+    validation_fraction: float = 0.2
     n_jobs: int = 1
     random_state: int = 0
-    found: Found = field(default_factory=Found)
+    found: SearchResult = field(default_factory=SearchResult)
 
     def __post_init__(self) -> None:
         self.n_folds = self.folds or (_FOLDS if self.dataset.n_rows < _FOLDED_BELOW else 1)
         self._splits: dict[int, Split] = {}
-        self._judges: dict[int, Judge] = {}  # by the identity of their splits
+        self._scorers: dict[int, TrialScorer] = {}  # by the identity of their splits
         self._first_scores: list[tuple[tuple[float, ...], ...]] = []  # of each trained trial, by position of the dial
         self._tried: set[tuple[str, str]] = set()
         self._repeats = 0
@@ -144,7 +143,7 @@ class Search:
         self._deadline = 0.0
         self._stopping = Stopping()
 
-    def run(self, on_result: Callable[[Found], None] | None = None) -> Found:
+    def run(self, on_result: Callable[[SearchResult], None] | None = None) -> SearchResult:
         """Search until the budget is used up, and then stop the running trials.
 
         At least one trial is completed, however long it takes. After Ctrl-C the completed trials are returned; without
@@ -297,16 +296,18 @@ class Search:
         if self._stopping.is_asked:
             raise Interrupted("Stopped.")
         with self._lock:
-            judge = self._judges.get(id(split))
-            if judge is None:
+            scorer = self._scorers.get(id(split))
+            if scorer is None:
                 names, measures = self.dataset.label_names, list(self.objectives)
-                judge = self._judges[id(split)] = Judge(split, names, measures, self.propensity, self.random_state)
+                scorer = self._scorers[id(split)] = TrialScorer(
+                    split, names, measures, self.propensity, self.random_state
+                )
         trial = (recipe, settings, tuple(tails), part)
         if current_engine() is None:
             with config_context(n_jobs=max(thread_count() // self.n_jobs, 1)):
-                return judge.scored(trial, np.zeros(1, np.uint8))
+                return scorer.scored(trial, np.zeros(1, np.uint8))
         found: tuple[npt.NDArray[np.float64], float]
-        (found,) = run_blocks(RemoteTask(judge, "scored"), [trial], description="searching", unit="trials")
+        (found,) = run_blocks(RemoteTask(scorer, "scored"), [trial], description="searching", unit="trials")
         return found
 
     def split(self, number: int) -> Split:
@@ -323,7 +324,7 @@ class Search:
         if train.X is not None:
             return Split(train.X, train.Y, test.X, test.Y, inverse)
         texts, judged = list(train.texts or ()), list(test.texts or ())
-        if any(_reads_tokens(recipe, self.propensity) for recipe in self.recipes):
+        if any(map(is_network, self.recipes)):
             return Split(texts, train.Y, judged, test.Y, inverse)
         from longtail.features import Tfidf
 
@@ -334,7 +335,7 @@ class Search:
     def _in_test(self, number: int) -> npt.NDArray[np.bool_]:
         """Return the validation rows of split `number`: a share of all, or one of the folds."""
         if self.n_folds == 1:
-            return iterative_rows(self.dataset, test_share=self.test_share, random_state=self.random_state)
+            return iterative_rows(self.dataset, test_share=self.validation_fraction, random_state=self.random_state)
         if self._fold_of is None:
             self._fold_of = np.full(self.dataset.n_rows, self.n_folds - 1)
             left = np.arange(self.dataset.n_rows)
@@ -348,11 +349,3 @@ class Search:
 
 class _HopelessError(Exception):
     """A trial that is pruned."""
-
-
-def _reads_tokens(recipe: str, propensity: JainPropensity) -> bool:
-    """Return whether a recipe takes texts rather than tf-idf features."""
-    from longtail.features import Tfidf
-    from longtail.recipes import find
-
-    return not isinstance(find(recipe).build(propensity)._default_features(), Tfidf)

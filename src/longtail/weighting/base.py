@@ -118,8 +118,12 @@ class Weighting(Validated, BaseEstimator, ABC):
         Costs
             Finite and above 0 for every count from 0 to `n_rows`.
         """
-        counts = check_counts(label_counts, n_rows)
         self._check_parameters()
+        return self._costs(label_counts, n_rows)
+
+    def _costs(self, label_counts: npt.ArrayLike, n_rows: int) -> Costs:
+        """Costs as by `costs`, for parameters that were checked."""
+        counts = check_counts(label_counts, n_rows)
         positive = self._positive(counts, int(n_rows))
         with np.errstate(over="ignore", under="ignore"):
             costs = Costs(positive.astype(np.float32), np.ones(len(counts), np.float32))
@@ -152,6 +156,10 @@ class PropensityWeighting(Weighting):
 
     def _inverse(self, counts: npt.NDArray[np.float64], n_rows: int) -> npt.NDArray[np.float64]:
         return get_propensity(self.propensity).inverse(counts, n_rows)
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        get_propensity(self.propensity)._check_parameters()
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters by name; ``propensity__a`` works even where `propensity` is None or a data set's name."""

@@ -29,13 +29,14 @@ class GivenCosts(Weighting):
     """Costs that are known beforehand, for comparison with solvers that take them as class weights."""
 
     def __init__(self, *, positive, negative):
+        super().__init__()
         self.positive = positive
         self.negative = negative
 
     def _positive(self, label_counts, n_rows):
         return np.full(len(label_counts), self.positive)
 
-    def costs(self, label_counts, n_rows):
+    def _costs(self, label_counts, n_rows):
         size = len(label_counts)
         return Costs(np.full(size, self.positive, np.float32), np.full(size, self.negative, np.float32))
 

@@ -21,7 +21,7 @@ from longtail.features.tfidf.words import Bytes, Ids, Offsets, as_utf8, characte
 from longtail.kernels.jit import kernel
 from longtail.kernels.types import Float32, Float64, Int64
 from longtail.runtime.pool import StopFlag, run_blocks
-from longtail.validation import Boolean, Constraint, Integer, IntegerRange, OneOf, Optional, Validated
+from longtail.validation import Boolean, Constraint, Integer, IntegerRange, OneOf, Optional
 
 _CHUNK_CHARACTERS = 2_000_000
 _LOGARITHMS = np.log(np.maximum(np.arange(256), 1))
@@ -34,7 +34,7 @@ _IDF: dict[str, Callable[[int, Int64], Float64]] = {
 WeighedRows = tuple[Ids, Float32, Offsets]
 
 
-class Tfidf(TextInput, Validated, WithJobs, BaseEstimator):
+class Tfidf(TextInput, WithJobs, BaseEstimator):
     """Turn texts into rows of tf-idf features.
 
     Tokens are those of scikit-learn's TfidfVectorizer: two or more letters, digits or underscores of any script,
@@ -84,7 +84,7 @@ class Tfidf(TextInput, Validated, WithJobs, BaseEstimator):
     """
 
     _stored: ClassVar[tuple[str, ...]] = ("term_bytes_", "term_offsets_", "idf_", "n_rows_")
-    _working: ClassVar[frozenset[str]] = frozenset({"_fit", "fit_transform", "transform"})
+    _working: ClassVar[frozenset[str]] = frozenset({"_fit", "_fit_transform", "transform"})
 
     term_bytes_: Bytes
     term_offsets_: Offsets
@@ -124,12 +124,20 @@ class Tfidf(TextInput, Validated, WithJobs, BaseEstimator):
 
     def fit(self, texts: Iterable[str], y: Any = None) -> Self:
         """Learn the vocabulary and idf from training texts; `y` is ignored."""
-        self._fit(texts, keep=False)
+        self._check_parameters()
+        self._fit(as_texts(texts))
         return self
 
     def fit_transform(self, texts: Iterable[str], y: Any = None) -> sp.csr_array:
         """Fit to training texts and return their features: the same as ``fit(texts).transform(texts)``, but faster."""
-        pending, columns = self._fit(texts, keep=True)
+        found: sp.csr_array = super().fit_transform(texts)
+        return found
+
+    def _fit(self, texts: list[str]) -> None:
+        self._learn(texts, keep=False)
+
+    def _fit_transform(self, texts: list[str]) -> sp.csr_array:
+        pending, columns = self._learn(texts, keep=True)
 
         def weigh(index: int, stop: StopFlag) -> WeighedRows:
             ids, offsets, terms = pending[index]
@@ -170,10 +178,8 @@ class Tfidf(TextInput, Validated, WithJobs, BaseEstimator):
         """Return `feature_names` as an array, for scikit-learn."""
         return np.array(self.feature_names(), dtype=object)
 
-    def _fit(self, texts: Iterable[str], *, keep: bool) -> tuple[list[tuple[Ids, Offsets, Ids]], Ids]:
+    def _learn(self, texts: list[str], *, keep: bool) -> tuple[list[tuple[Ids, Offsets, Ids]], Ids]:
         """Fit; return the term ids and offsets of each chunk with its vocabulary ids, and the column of each id."""
-        self._check_parameters()
-        texts = as_texts(texts)
         if not texts:
             raise InputError("There are no texts: give at least one.")
         tables = character_tables(bool(self.lowercase))

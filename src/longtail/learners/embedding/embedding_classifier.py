@@ -224,7 +224,6 @@ class EmbeddingClassifier(EmbeddingRanker):
     def _check_parameters(self) -> None:
         super()._check_parameters()
         check_search(self.search)
-        get_weighting(self.weighting)
 
     def _widths(self) -> tuple[int, ...]:
         return (*(int(width) for width in self.hidden_layer_sizes), int(self.embedding_dim))
@@ -241,7 +240,7 @@ class EmbeddingClassifier(EmbeddingRanker):
         if augmentation is not None:
             trained, labels = with_copies(trained, labels, augmentation)
         scaled = self._scaled(X)
-        costs = get_weighting(self.weighting).costs(self.label_counts_, self.n_rows_).rescaled().positive
+        costs = get_weighting(self.weighting)._costs(self.label_counts_, self.n_rows_).rescaled().positive
         model = TrainableEmbedding(self._scaled(trained), labels, costs, self)
         arrays = (X.indptr, X.indices, X.data, Y.indptr, Y.indices, costs)
         params = {name: value for name, value in without_run_settings(self.get_params()).items() if name != "weighting"}
@@ -282,7 +281,7 @@ class EmbeddingClassifier(EmbeddingRanker):
         """Time a few steps of the training itself."""
         require_torch("Training an EmbeddingClassifier")
         counts = np.bincount(Y.indices, minlength=Y.shape[1]).astype(np.int64)
-        costs = get_weighting(self.weighting).costs(counts, X.shape[0]).rescaled().positive
+        costs = get_weighting(self.weighting)._costs(counts, X.shape[0]).rescaled().positive
         model = TrainableEmbedding(self._scaled(X), Y, costs, self)
         with closing(model), one_torch_thread():
             seconds_per_row = min(time_steps(model, min(_PILOT_STEPS, model.steps_per_epoch)))

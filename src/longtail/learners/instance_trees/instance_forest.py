@@ -203,10 +203,6 @@ class InstanceForest(Learner):
     def _gives_probabilities(self) -> bool:  # type: ignore[override]
         return isinstance(get_weighting(self.weighting), NoWeighting)  # other gains give scores above 1
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        get_weighting(self.weighting)
-
     def _fit(self, X: sp.csr_array, Y: sp.csr_array) -> None:
         self.trees_ = self._grow(X, Y, None, int(self.n_trees))
 
@@ -250,7 +246,7 @@ class InstanceForest(Learner):
 
     def _trainer(self, X: sp.csr_array, Y: sp.csr_array, augmentation: Augmentation | None = None) -> TreeTrainer:
         counts = np.bincount(Y.indices, minlength=Y.shape[1])
-        gains = get_weighting(self.weighting).costs(counts, Y.shape[0]).positive
+        gains = get_weighting(self.weighting)._costs(counts, Y.shape[0]).positive
         if not X.data.all():  # an explicit zero would count as an occurrence of its feature
             X = chosen_rows(X, np.arange(X.shape[0])) if is_mapped(X.data) else X.copy()
             X.eliminate_zeros()

@@ -46,7 +46,7 @@ def insert_labels(
     if train:
         n_labels = max(n_old, int(ids.max(initial=-1)) + 1)
         padded = sp.csr_array((Y.data, ids[Y.indices], Y.indptr), shape=(Y.shape[0], n_labels))
-        new = weighting.costs(np.bincount(Y.indices, minlength=Y.shape[1]), X.shape[0])
+        new = weighting._costs(np.bincount(Y.indices, minlength=Y.shape[1]), X.shape[0])
         costs = Costs(np.ones(n_labels, np.float32), np.ones(n_labels, np.float32))
         costs.positive[ids], costs.negative[ids] = new.positive, new.negative
         trainer = NodeTrainer(settings, X, padded, scales, forest, weighting, old_weights.precision, costs)

@@ -127,13 +127,13 @@ class NodeTrainer:
         by_node = reach.tocsc()
         by_node.sort_indices()
         Y = self._labels_by_column
-        costs = self.label_costs or self.weighting.costs(np.diff(Y.indptr), self.X.shape[0])
+        costs = self.label_costs or self.weighting._costs(np.diff(Y.indptr), self.X.shape[0])
         starts, rows = Y.indptr.astype(np.int64), Y.indices
         if last < forest.n_nodes:
             below = self._rows_under(int(last), int(self._level_starts[depth + 2])).tocsc()
             starts = np.concatenate([below.indptr[:-1].astype(np.int64), starts + below.nnz])
             rows = np.concatenate([below.indices, rows])
-            node_costs = self.weighting.costs(np.diff(below.indptr), self.X.shape[0])
+            node_costs = self.weighting._costs(np.diff(below.indptr), self.X.shape[0])
             costs = joined_costs(node_costs, costs)
         return LevelProblem(by_node.indptr.astype(np.int64), by_node.indices, starts, rows, costs, int(first))
 
@@ -236,7 +236,7 @@ class NodeTrainer:
         weighting = type(self.weighting).__name__, self.weighting.get_params()
         trees, size = self.forest.n_trees_, self.X.shape
         described = self.settings, self.precision, size, trees, weighting, self.augmentation, more
-        costs = self.weighting.costs(np.diff(self._labels_by_column.indptr), self.X.shape[0])
+        costs = self.weighting._costs(np.diff(self._labels_by_column.indptr), self.X.shape[0])
         arrays = (self.X.indptr, self.X.indices, self.X.data, self.Y.indptr, self.Y.indices, self.scales)
         shape = (self.forest.child_starts_, self.forest.label_starts_, self.forest.labels_)
         return digest_of(described, (*arrays, costs.positive, costs.negative, *shape))

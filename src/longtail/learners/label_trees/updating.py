@@ -104,7 +104,7 @@ class NodeUpdating:
         self.n_hard_negatives = int(learner.n_hard_negatives)
         self.share = bias_scale(batch)
         settings = learner._settings()
-        self.costs = self.weighting.costs(batch.label_counts, batch.n_rows)
+        self.costs = self.weighting._costs(batch.label_counts, batch.n_rows)
         self.trainer = self._trainer(replace(settings, bias=settings.bias * self.share), batch.X, batch.Y, self.costs)
         self.retrainer = None if batch.earlier is None else self._trainer(settings, *batch.all_rows, None)
 
@@ -156,7 +156,7 @@ class NodeUpdating:
         claimed = sp.csr_array((self.claimed.data, self.claimed.indices, self.claimed.indptr), shape=batch.Y.shape)
         affected = sp.csr_array((batch.Y + claimed) @ members)
         changed = np.bincount(affected.indices, minlength=len(total))
-        return shares_of(changed, total), self.weighting.costs(total, batch.n_rows)
+        return shares_of(changed, total), self.weighting._costs(total, batch.n_rows)
 
     def _columns(self, depth: int, block: EncodedBlock) -> Int64:
         """Columns of a block's members in their level: nodes of the level below first, then all labels."""

@@ -243,7 +243,7 @@ class OneVsRest(Learner):
             prune_rise=self.prune_rise if centre is None else None,
             max_iter=self.max_iter or max_iter,
         )
-        costs = get_weighting(self.weighting).costs(counts, n_rows or X.shape[0])
+        costs = get_weighting(self.weighting)._costs(counts, n_rows or X.shape[0])
         corrected = costs.positive * margin_form(self.loss).costs(len(counts))
         costs = Costs(corrected.astype(np.float32), costs.negative * np.float32(negative_weight))
         return BlockTrainer(

@@ -63,7 +63,7 @@ class LabelCosts:
 
     def costs(self, counts: Int64) -> Float32:
         """Return costs with mean 1."""
-        return self.weighting.costs(counts // (1 + self.copies), self.n_rows).rescaled().positive
+        return self.weighting._costs(counts // (1 + self.copies), self.n_rows).rescaled().positive
 
     def costs_in_parts(self, counts: Int64, parts: Sequence[Int64]) -> Float32:
         """Return costs whose mean in each part is the number of all labels over those of the part.
@@ -71,7 +71,7 @@ class LabelCosts:
         The published code of PW-APLC-XLNet scales them so: the cost of a frequent label depends on the other frequent
         ones, not on the number of rare ones.
         """
-        found = self.weighting.costs(counts // (1 + self.copies), self.n_rows).positive.copy()
+        found = self.weighting._costs(counts // (1 + self.copies), self.n_rows).positive.copy()
         if (found == 1).all():
             return found
         for part in parts:

@@ -234,7 +234,6 @@ class NeuralClassifier(NeuralRanker):
                 raise ParameterError("label_texts", self.label_texts, "must be None: the head uses none")
             if as_list(self.label_texts) is None:
                 raise ParameterError("label_texts", self.label_texts, "must be a text per label")
-        get_weighting(self.weighting)
 
     def _fit_augmented(self, X: sp.csr_array, Y: sp.csr_array, augmentation: Augmentation) -> None:
         """Copy training rows only: a copy of a held-out row would leak it."""
