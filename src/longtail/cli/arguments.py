@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from longtail.cli.console import step
-from longtail.errors import InputError, ParameterError
+from longtail.errors import InputError, ParameterError, did_you_mean
 from longtail.validation import LARGEST_INT, Integer
 
 if TYPE_CHECKING:
@@ -146,8 +146,8 @@ def parse_propensity(text: str) -> JainPropensity:
             "--propensity",
             text,
             "must be A,B, two numbers with A at least 0 and B above 0, such as 0.55,1.5, "
-            f"the name of a data set with published constants{did_you_mean(text, PRESETS)}, or a file that longtail propensity "
-            "fit saved",
+            f"the name of a data set with published constants{did_you_mean(text, PRESETS)}, or a file that longtail "
+            "propensity fit saved",
         ) from None
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import copy
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, ClassVar, NamedTuple, Self, TypeVar
+from typing import Any, ClassVar, NamedTuple, Self
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -23,6 +23,7 @@ from longtail.kernels.augmentation import Augmentation, with_copies
 from longtail.kernels.types import Flags, Float32, Float64, Floating, Int32, Int64
 from longtail.learners.cost import TrainingCost
 from longtail.learners.explanation import Explanation
+from longtail.learners.nesting import NestedMixin
 from longtail.learners.prediction import PredictionMixin, checked_k
 from longtail.learners.updates import UpdateBatch
 from longtail.propensity import Propensity, get_propensity
@@ -39,13 +40,11 @@ TAIL = Number(low=0, high=1)
 CANDIDATES = 100
 """Labels per row that are ranked again by a learner that can't search with factors."""
 
-Part = TypeVar("Part")
-
 _KEPT_FACTORS = 2  # per learner: a dial may have one position for the first label and one for the others
 _LARGEST_FACTOR = 1e30  # products with it stay finite in single precision
 
 
-class Learner(Validated, PredictionMixin, WithJobs, BaseEstimator):
+class Learner(Validated, NestedMixin, PredictionMixin, WithJobs, BaseEstimator):
     """An estimator that ranks labels: ``fit(X, y)``, ``predict_topk(X, k)``, ``predict(X)``.
 
     A subclass stores its parameters verbatim in ``__init__``, lists their constraints in `_constraints`, implements
@@ -350,58 +349,10 @@ class Learner(Validated, PredictionMixin, WithJobs, BaseEstimator):
     def _estimate(self, X: sp.csr_array, Y: sp.csr_array) -> TrainingCost:
         raise InputError(f"{type(self).__name__} does not support estimates of the training cost.")
 
-    def parts(self, *, fitted: bool = False) -> Iterator[tuple[str, Learner]]:
-        """Yield this learner and those inside it, outermost first, each with its path.
-
-        Parameters
-        ----------
-        fitted : bool
-            Walk fitted attributes rather than parameters.
-
-        Yields
-        ------
-        path : str
-            Prefix of the part's parameters, such as ``learner__``, or the path to the fitted attribute, such as
-            ``learner_.``; empty for the learner itself. Learners in a list have their index: ``learners.0__``.
-        part : Learner
-
-        Examples
-        --------
-        >>> from longtail import CentroidReranker, Popularity
-        >>> [(path, type(part).__name__) for path, part in CentroidReranker(learner=Popularity()).parts()]
-        [('', 'CentroidReranker'), ('learner__', 'Popularity')]
-        """
-        yield "", self
-        for name, inside in self._inside(fitted):
-            yield from ((f"{name}{'.' if fitted else '__'}{path}", part) for path, part in inside.parts(fitted=fitted))
-
-    def find(self, kind: type[Part], *, fitted: bool = True) -> Part | None:
-        """Return the outermost learner of a class, this one or one inside it; None if there is none."""
-        return next((part for _, part in self.parts(fitted=fitted) if isinstance(part, kind)), None)
-
     @property
     def display_name(self) -> str:
         """Name of the class for results and explanations."""
         return type(self).__name__
-
-    def _inside(self, fitted: bool) -> Iterator[tuple[str, Learner]]:
-        """Yield the learners directly inside, the main one first."""
-        held = vars(self) if fitted else self.get_params(deep=False)
-        for name in sorted(held, key=lambda name: (name.rstrip("_") != "learner", name)):
-            if fitted != name.endswith("_"):
-                continue
-            if isinstance(held[name], Learner):
-                yield name, held[name]
-            elif isinstance(held[name], list | tuple):
-                yield from ((f"{name}.{at}", part) for at, part in enumerate(held[name]) if isinstance(part, Learner))
-
-    def _with_inside(self, change: Callable[[Any], Any]) -> Self:
-        """Return a copy in which every fitted learner directly inside is replaced by ``change(learner)``."""
-        made = copy.copy(self)
-        for name in {path.partition(".")[0] for path, _ in self._inside(fitted=True)}:
-            held = getattr(self, name)
-            setattr(made, name, list(map(change, held)) if isinstance(held, list) else change(held))
-        return made
 
     @contextmanager
     def _whole_or_unchanged(self) -> Iterator[None]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from longtail.errors import ParameterError
+from longtail.errors import ParameterError, did_you_mean
 from longtail.recipes.definition import PropensityLike, Recipe
 from longtail.recipes.settings import configure
 from longtail.recipes.systems import RANKNET, RECIPES, WRAPPERS, wrapped

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 
-from longtail.errors import ParameterError
+from longtail.errors import ParameterError, did_you_mean
 
 
 @dataclass(frozen=True)
