@@ -146,10 +146,7 @@ def _napkinxc(folder: Path) -> dict[str, Any]:
             [row.tolist() for row in np.split(Y.indices, Y.indptr[1:-1])],
             [row[row >= 0].tolist() for row in ranked],
         ),
-        "napkinXC, CSR": (
-            Y[:CSR_ROWS],
-            sp.csr_matrix((scores[kept], ranked[kept], ends), shape=Y.shape)[:CSR_ROWS],
-        ),
+        "napkinXC, CSR": (Y[:CSR_ROWS], sp.csr_matrix((scores[kept], ranked[kept], ends), shape=Y.shape)[:CSR_ROWS]),
     }
     micros, values = {}, {}
     for form, (true, predicted) in forms.items():

@@ -111,13 +111,7 @@ def main() -> int:
         data = prepare(n_labels, fresh=options.fresh)
         runs = CACHE / "runs" / f"{data.name}-{options.memory_limit}"
         failed += alternate(
-            [system],
-            data,
-            runs,
-            repeat=1,
-            threads=options.threads,
-            fresh=options.fresh,
-            timeout=options.timeout,
+            [system], data, runs, repeat=1, threads=options.threads, fresh=options.fresh, timeout=options.timeout
         )
         for row in gather([system], data, runs, ours=None, repeat=1):
             figures = row | describe(data) | {"memory_limit": options.memory_limit}

@@ -75,11 +75,7 @@ def test_arrays_with_words_beside_them(tmp_path):
         ("a.json", '{"a": "x"}', "numeric"),
         ("a.json", '{"a": 5}', "numeric"),
         ("a.json", "[" * 200_000 + "]" * 200_000, "nested too deeply"),
-        (
-            "a.json",
-            '{"dimensions": -1, "vectors": {"a": [1, 2]}}',
-            '-1 for "dimensions", which must be an integer',
-        ),
+        ("a.json", '{"dimensions": -1, "vectors": {"a": [1, 2]}}', '-1 for "dimensions", which must be an integer'),
         ("a.json", '{"dimensions": true, "vectors": {"a": [1, 2]}}', 'True for "dimensions"'),
         ("a.npy", "PK\x03\x04", "not a numpy array"),
     ],

@@ -48,9 +48,7 @@ def test_the_two_definitions_of_psndcg_differ(by_hand: dict[str, float]) -> None
     best = [4 + 1 * D2, 3, 0, 6 + 5 * D2 + 2 * D3]
     mass = [MASS2, 1, 1, MASS3]
     assert by_hand["PSnDCG_ratio@3"] == pytest.approx(100 * sum(gains) / sum(best))
-    assert by_hand["PSnDCG@3"] == pytest.approx(
-        100 * sum(np.divide(gains, mass)) / sum(np.divide(best, mass)),
-    )
+    assert by_hand["PSnDCG@3"] == pytest.approx(100 * sum(np.divide(gains, mass)) / sum(np.divide(best, mass)))
     assert by_hand["PSnDCG_ratio@3"] == pytest.approx(63.45, abs=0.005)
     assert by_hand["PSnDCG@3"] == pytest.approx(71.06, abs=0.005)
     assert by_hand["PSnDCG@1"] == by_hand["PSnDCG_ratio@1"] == by_hand["PSP@1"]

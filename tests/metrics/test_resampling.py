@@ -36,8 +36,8 @@ def test_samples_follow_the_published_generator() -> None:
     assert splitmix64(1234567, 2) == [6457827717110365317, 3203168211198807973]
     drawn, parts, swaps = (np.empty((70, 2), np.uint8) for _ in range(3))
     kernels.draw_rows(states, drawn)
-    kernels.draw_parts(states, parts)
-    kernels.draw_swaps(states, swaps)
+    kernels.draw_masks(states, 2, parts)
+    kernels.draw_masks(states, 1, swaps)
     for lane, state in enumerate(states.tolist()):
         numbers = splitmix64(state, 70)
         rows = [int((number >> 11) * 2.0**-53 * 70) for number in numbers]
@@ -53,9 +53,9 @@ def test_samples_have_the_right_shares() -> None:
     kernels.draw_rows(states, weights)
     assert (weights.sum(axis=0, dtype=int) == 5000).all()
     assert weights.var() == pytest.approx(1 - 1 / 5000, rel=0.02)
-    kernels.draw_parts(states, weights)
+    kernels.draw_masks(states, 2, weights)
     assert weights.mean() == pytest.approx(0.75, abs=0.004)
-    kernels.draw_swaps(states, weights)
+    kernels.draw_masks(states, 1, weights)
     assert weights.mean() == pytest.approx(0.5, abs=0.005)
 
 
@@ -95,7 +95,7 @@ def test_metrics_are_those_of_the_resampled_rows(
     drawn, parts = np.empty((len(top), LANES), np.uint8), np.empty((len(top), LANES), np.uint8)
     (states,) = random_states(LANES, seed, stream=0)
     kernels.draw_rows(states, drawn)
-    kernels.draw_parts(states, parts)
+    kernels.draw_masks(states, 2, parts)
     metrics = found.metrics(drawn, parts)
     for lane in (0, 1, LANES - 1):
         for weight, names in ((drawn, lambda name: name[0] not in "Cm" or "micro" in name), (parts, lambda name: True)):

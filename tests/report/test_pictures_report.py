@@ -12,14 +12,7 @@ from longtail.metrics import Interval
 from longtail.plots.by_frequency import by_decile, label_frequencies, propensities
 from longtail.plots.by_frequency import weight_norms as draw_norms
 from longtail.plots.comparisons import score_curves
-from longtail.plots.curves import (
-    PowerLaw,
-    by_count,
-    falling_frequencies,
-    fit_power_law,
-    propensity_curve,
-    score_curve,
-)
+from longtail.plots.curves import PowerLaw, by_count, falling_frequencies, fit_power_law, propensity_curve, score_curve
 from longtail.plots.style import COLOURS, MARKERS, svg
 from longtail.propensity import GivenPropensity, JainPropensity
 from longtail.rerank import label_norms

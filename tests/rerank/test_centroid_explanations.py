@@ -105,8 +105,7 @@ def test_texts_with_a_reranker_inside(tmp_path):
     texts = ["red car", "blue car", "red bus", "green tree", "old green tree", "tall tree"] * 4
     Y = np.array([[1, 0, 0], [1, 0, 0], [1, 1, 0], [0, 0, 1], [0, 0, 1], [0, 0, 1]] * 4)
     learner = TextLearner(
-        features=Tfidf(min_df=1),
-        learner=CentroidReranker(learner=InstanceForest(n_trees=5, leaf_size=2, C=10.0)),
+        features=Tfidf(min_df=1), learner=CentroidReranker(learner=InstanceForest(n_trees=5, leaf_size=2, C=10.0))
     ).fit(texts, Y)
     top = learner.predict_topk(["a red bus", "tree"], 2)
     assert top.labels[1, 0] == 2

@@ -233,10 +233,7 @@ class TestNothingIsStale:
         assert_best(learner.predict_topk(X, 5), dialled(learner.learner_, plain, inverse_of(learner, other), 0.9))
 
 
-@pytest.mark.parametrize(
-    "base",
-    ["one-vs-rest", "tree", "forest", "popularity", "re-ranker"],
-)
+@pytest.mark.parametrize("base", ["one-vs-rest", "tree", "forest", "popularity", "re-ranker"])
 def test_a_dial_over_no_labels_at_all(base):
     X, _ = more_data()
     learner = clone(BASES[base]).fit(X, sp.csr_array((150, 0), dtype=np.float32))

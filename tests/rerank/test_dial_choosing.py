@@ -4,14 +4,7 @@ import numpy as np
 import pytest
 from sklearn.exceptions import NotFittedError
 
-from longtail import (
-    JainPropensity,
-    OneVsRest,
-    Popularity,
-    TailDial,
-    evaluate,
-    resumable,
-)
+from longtail import JainPropensity, OneVsRest, Popularity, TailDial, evaluate, resumable
 from longtail.data import Dataset, random_split
 from longtail.errors import InputError, ParameterError
 from longtail.learners.linear import training

@@ -6,17 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from longtail import (
-    InstanceForest,
-    LabelTree,
-    Model,
-    OneVsRest,
-    Popularity,
-    TAug,
-    load,
-    recipe,
-    resumable,
-)
+from longtail import InstanceForest, LabelTree, Model, OneVsRest, Popularity, TAug, load, recipe, resumable
 from longtail.config import config_context
 from longtail.errors import InputError, Interrupted, ParameterError
 from longtail.kernels.augmentation import Augmentation, with_copies

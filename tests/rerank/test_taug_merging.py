@@ -3,17 +3,7 @@
 import numpy as np
 import pytest
 
-from longtail import (
-    InstanceForest,
-    LabelTree,
-    Model,
-    OneVsRest,
-    Popularity,
-    TAug,
-    TextLearner,
-    Tfidf,
-    load,
-)
+from longtail import InstanceForest, LabelTree, Model, OneVsRest, Popularity, TAug, TextLearner, Tfidf, load
 from longtail.errors import ModelError, ParameterError
 from longtail.learners import Learner
 from longtail.propensity import JainPropensity

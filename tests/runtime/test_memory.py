@@ -51,10 +51,7 @@ def test_freed_memory_does_not_count_as_in_use():
     assert last.all()
 
 
-@pytest.mark.parametrize(
-    "begin",
-    [lambda: affordable_threads(1000, "a block"), lambda: check_room(1000, "it", "rows")],
-)
+@pytest.mark.parametrize("begin", [lambda: affordable_threads(1000, "a block"), lambda: check_room(1000, "it", "rows")])
 def test_a_limit_exceeded_before_training_is_refused_once(begin):
     with watched_command() as watch:
         watch.peak = 10**12

@@ -165,10 +165,7 @@ def test_the_ends_of_the_range(weighting):
     assert len(weighting.costs([], 10)) == 0
 
 
-@given(
-    counts=st.lists(st.integers(0, 1000), min_size=1, max_size=20),
-    beta=st.floats(0, 0.999),
-)
+@given(counts=st.lists(st.integers(0, 1000), min_size=1, max_size=20), beta=st.floats(0, 0.999))
 @settings(deadline=None)
 def test_the_orders_coincide_where_nothing_goes_missing(counts, beta):
     everything = GivenPropensity(values=np.ones(len(counts)))

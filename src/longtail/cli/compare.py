@@ -11,10 +11,9 @@ from longtail.cli.arguments import parse_cutoffs, parse_names, read
 from longtail.cli.console import guarded, note, output_json, output_table, step
 from longtail.cli.options import AsJson, Cutoffs, Resamples, Seed, TestRows
 from longtail.errors import InputError, ParameterError
+from longtail.kernels.types import Float64, Int32
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
     import scipy.sparse as sp
 
     from longtail.data import Dataset
@@ -130,9 +129,7 @@ def _check_labels(a: Model, b: Model) -> None:
         )
 
 
-def _shared_ids(
-    a: Model, b: Model, dataset: Dataset
-) -> tuple[npt.NDArray[np.int32], sp.csr_array, npt.NDArray[np.float64]]:
+def _shared_ids(a: Model, b: Model, dataset: Dataset) -> tuple[Int32, sp.csr_array, Float64]:
     """Return the ids of b's labels in a, with -1 for padding, and the true labels and weights by these ids."""
     import numpy as np
 

@@ -68,8 +68,7 @@ def vectors(
 @guarded
 def generate(
     out: Annotated[
-        Path,
-        typer.Argument(metavar="OUT", help="File to write: .txt (also .gz, .xz) or .npz.", show_default=False),
+        Path, typer.Argument(metavar="OUT", help="File to write: .txt (also .gz, .xz) or .npz.", show_default=False)
     ],
     rows: Annotated[int, typer.Option(min=1, help="Number of rows.")] = 10_000,
     labels: Annotated[int, typer.Option(min=1, help="Number of labels.")] = 1000,

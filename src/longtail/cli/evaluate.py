@@ -9,11 +9,9 @@ import typer
 from longtail.cli.arguments import parse_cutoffs, read
 from longtail.cli.console import guarded, output_json, output_table, run_settings, step
 from longtail.cli.options import AsJson, Cluster, Cutoffs, ModelPath, TailPosition, TestRows
+from longtail.kernels.types import Int32
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
     from longtail.data import Dataset
     from longtail.store import Model
 
@@ -84,7 +82,7 @@ def _output_scores(title: str, ks: tuple[int, ...], scores: dict[str, float], ra
     output_table(title, ["", *columns], rows)
 
 
-def ranked(model: Model, dataset: Dataset, k: int, tail: float | None = None) -> npt.NDArray[np.int32]:
+def ranked(model: Model, dataset: Dataset, k: int, tail: float | None = None) -> Int32:
     """Return the ids of the k best labels of each row."""
     from longtail.topk import TopK
 

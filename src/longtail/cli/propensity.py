@@ -23,12 +23,10 @@ from longtail.cli.options import (
     rows_argument,
 )
 from longtail.errors import InputError, ParameterError
+from longtail.kernels.types import Int64
 from longtail.runtime.disk import check_out_file
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
     from longtail.propensity import FittedPropensity, JainPropensity
     from longtail.propensity.points import PropensityPoints
 
@@ -169,7 +167,7 @@ def show(
     with step("reading"):
         import numpy as np
 
-        counts: npt.NDArray[np.int64] = np.empty(0, np.int64)
+        counts: Int64 = np.empty(0, np.int64)
         if data is not None:
             if rows is not None:
                 raise ParameterError("--rows", rows, "can't be given with TRAIN")
@@ -197,9 +195,7 @@ def show(
     output_table(title, columns[: len(cells[0])], cells, text_columns=0)
 
 
-def _table(
-    model: JainPropensity, shown: list[int], n_rows: int, counts: npt.NDArray[np.int64] | None
-) -> list[dict[str, Any]]:
+def _table(model: JainPropensity, shown: list[int], n_rows: int, counts: Int64 | None) -> list[dict[str, Any]]:
     """Return the propensity and the cost of labels with these numbers of training rows."""
     from longtail.weighting import PW
 

@@ -40,8 +40,7 @@ def missing(
         ),
     ] = "pw-dismec,pw-cb-dismec",
     severities: Annotated[
-        str,
-        typer.Option(metavar="A,A...", help="Constants A of the propensity model: the lower, the more is hidden."),
+        str, typer.Option(metavar="A,A...", help="Constants A of the propensity model: the lower, the more is hidden.")
     ] = "0.1,0.3,0.55,0.9",
     seeds: Annotated[int, typer.Option(min=1, help="Repetitions of each masking and training.")] = 3,
     threads: Threads = None,

@@ -37,12 +37,10 @@ def tree(
     labels: Annotated[int | None, _limit("N", 0, "Labels to show per node", _LABELS)] = None,
     nodes: Annotated[int | None, _limit("N", 1, "Children to show per node", _NODES)] = None,
     dot_file: Annotated[
-        Path | None,
-        typer.Option("--dot", metavar="FILE", help="Write the trees for Graphviz, as .dot or .gv."),
+        Path | None, typer.Option("--dot", metavar="FILE", help="Write the trees for Graphviz, as .dot or .gv.")
     ] = None,
     html_file: Annotated[
-        Path | None,
-        typer.Option("--html", metavar="FILE", help="Write an HTML page with whole, expandable trees."),
+        Path | None, typer.Option("--html", metavar="FILE", help="Write an HTML page with whole, expandable trees.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:

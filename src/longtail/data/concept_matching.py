@@ -8,16 +8,14 @@ from unicodedata import normalize
 from urllib.parse import unquote
 
 import numpy as np
-import numpy.typing as npt
 
 from longtail.errors import InputError
+from longtail.kernels.types import Int32
 
 Keys = Sequence[str | None]
 
 
-def match_concepts(
-    keys: Sequence[Keys], label_names: Sequence[str], path: str | None = None
-) -> npt.NDArray[np.int32] | None:
+def match_concepts(keys: Sequence[Keys], label_names: Sequence[str], path: str | None = None) -> Int32 | None:
     """Return the label id of each concept, -1 for concepts that are not labels; None if none is.
 
     Keys are compared exactly, then in Unicode's composed form, then ignoring case; each time the first keys of all

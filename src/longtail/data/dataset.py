@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 
 from longtail.data.label_index import LabelIndex
 from longtail.data.sparse import as_indicator, as_rows, chosen_rows
 from longtail.errors import InputError, ParameterError
+from longtail.kernels.types import Int64
 from longtail.validation import as_list
 
 _ROWS = "must be a sequence of row ids or a mask"
@@ -111,7 +111,7 @@ class Dataset:
         return LabelIndex(self.label_names, self.n_labels)
 
     @property
-    def label_counts(self) -> npt.NDArray[np.int64]:
+    def label_counts(self) -> Int64:
         """Number of rows that have each label."""
         return np.bincount(self.Y.indices, minlength=self.n_labels).astype(np.int64)
 

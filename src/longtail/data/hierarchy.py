@@ -21,6 +21,7 @@ from longtail.data.readers.pairs import iter_pairs
 from longtail.data.readers.skos import Syntax, read_statements
 from longtail.data.streams import ByteReader, read_text, split_suffix
 from longtail.errors import InputError
+from longtail.kernels.types import Int32
 
 _FORMS = {
     ".tsv": "pairs", ".csv": "pairs", ".tab": "pairs", ".json": "json", ".rdf": "xml", ".xml": "xml", ".owl": "xml",
@@ -65,11 +66,11 @@ class Hierarchy:
 
     names: tuple[str, ...]
     titles: tuple[str | None, ...]
-    parents: npt.NDArray[np.int32]
+    parents: Int32
     notations: tuple[str | None, ...] = ()
     path: str | None = None
 
-    def match(self, label_names: Sequence[str]) -> npt.NDArray[np.int32]:
+    def match(self, label_names: Sequence[str]) -> Int32:
         """Return the label id of each concept, -1 for concepts that are not labels.
 
         A label name is compared with the id of a concept, its title, the last part of its URI (after the last ``#``,

@@ -8,10 +8,10 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 
 from longtail.errors import InputError, ParameterError, did_you_mean
+from longtail.kernels.types import Int32, Int64
 
 _MOST_COMPARED = 20_000  # names, in the search for a similar one
 
@@ -107,9 +107,7 @@ class LabelIndex:
             raise ParameterError(parameter, label, f"must be the name of a label, or an id below {len(self)}{close}")
         return found
 
-    def ids_of(
-        self, labels: Iterable[Any] | None, parameter: str = "labels", *, hint: bool = True
-    ) -> npt.NDArray[np.int64] | None:
+    def ids_of(self, labels: Iterable[Any] | None, parameter: str = "labels", *, hint: bool = True) -> Int64 | None:
         """Return the ids of labels given by name or id; None for None."""
         if isinstance(labels, str):
             raise ParameterError(parameter, labels, "must be a sequence of labels, not one text")
@@ -138,7 +136,7 @@ class LabelIndex:
         """
         return [str(label) for label in range(len(self))] if self.names is None else list(self.names)
 
-    def extend(self, names: Iterable[str]) -> npt.NDArray[np.int32]:
+    def extend(self, names: Iterable[str]) -> Int32:
         """Return the ids of labels by name; names that are new get the next ids.
 
         Labels without names are named by their ids first.
@@ -235,7 +233,7 @@ class LabelIndex:
         at = next(label for label, name in enumerate(self.names) if name != other.names[label])
         return f"label {at} is {self.names[at]!r} in {own} and {other.names[at]!r} in {others}"
 
-    def search(self, text: str, among: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    def search(self, text: str, among: Int64) -> Int64:
         """Return those labels whose name contains a text, ignoring case; without names, those whose id contains it.
 
         The order of `among` is kept, except that exact matches come first and names that begin with the text next.
@@ -246,7 +244,7 @@ class LabelIndex:
         return np.array(found, np.int64)
 
     @cached_property
-    def ranks(self) -> npt.NDArray[np.int64]:
+    def ranks(self) -> Int64:
         """Position of each label in alphabetical order, ignoring case."""
         ranks = np.empty(len(self), np.int64)
         ranks[sorted(range(len(self)), key=lambda label: self._lowered[label])] = np.arange(len(self))

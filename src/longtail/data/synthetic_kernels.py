@@ -151,13 +151,7 @@ def _sample_features(wanted: Any, labels: Any, model: RowModel, state: Any, foun
 @kernel
 def sample_rows(
     key: Any, first: int, last: int, labels_per_row: float, features_per_row: float, model: RowModel
-) -> tuple[
-    Int64,
-    Int32,
-    Int64,
-    Int32,
-    Float32,
-]:
+) -> tuple[Int64, Int32, Int64, Int32, Float32]:
     """Sample the rows `first` to `last` - 1, each with random numbers that depend on `key` and its number only.
 
     Returns

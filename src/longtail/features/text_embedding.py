@@ -183,9 +183,7 @@ class TfidfEmbedding(TextInput, BaseEstimator):
     tfidf_: Tfidf
     embedding_: TextEmbedding
 
-    _constraints: ClassVar[Mapping[str, Constraint]] = {
-        "scale": Number(above=0),
-    }
+    _constraints: ClassVar[Mapping[str, Constraint]] = {"scale": Number(above=0)}
 
     def __init__(
         self, *, tfidf: Tfidf | None = None, embedding: TextEmbedding | None = None, scale: float = 1.0

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from longtail.kernels.jit import kernel
 from longtail.kernels.random import next_random, random_below, random_unit
 from longtail.kernels.rows import CSRRows, inverse_lengths, squared_lengths
-from longtail.kernels.types import Float32, Int32, Int64
+from longtail.kernels.types import Float32, Int32, Int64, UInt64
 
 Positives = tuple[Int64, Int64, Int32]
 
@@ -38,7 +38,7 @@ class Augmentation(NamedTuple):
 
 
 @kernel
-def start_copy(seed: int, row: int, copy: int, state: npt.NDArray[np.uint64]) -> None:
+def start_copy(seed: int, row: int, copy: int, state: UInt64) -> None:
     """Initialise the random state of one copy of one row."""
     state[0] = np.uint64(seed)
     state[0] = next_random(state) ^ np.uint64(row)
@@ -52,7 +52,7 @@ def copy_row(
     begin: int,
     end: int,
     augmentation: Augmentation,
-    state: npt.NDArray[np.uint64],
+    state: UInt64,
     out: int,
     out_indices: Int32,
     out_values: Float32,

@@ -20,6 +20,8 @@ from numba import types
 from numba.core.errors import TypingError
 from numba.extending import intrinsic as _intrinsic
 
+from longtail.kernels.types import Float32
+
 LANES = 64
 """Labels that are trained and scored together."""
 LINE = 16
@@ -445,10 +447,7 @@ def lane_commit(
         return context.get_dummy_value()
 
     _require(
-        dual=(dual, _SINGLE),
-        sign=(sign, (types.int8,)),
-        bias_weights=(bias_weights, _SINGLE),
-        change=(change, _SINGLE),
+        dual=(dual, _SINGLE), sign=(sign, (types.int8,)), bias_weights=(bias_weights, _SINGLE), change=(change, _SINGLE)
     )
     single = types.float32
     return types.void(dual, sign, types.int64, bias_weights, single, change, single), emit
@@ -470,7 +469,7 @@ def widen(typingctx: Any, weight: Any) -> tuple[Any, Any]:
     return types.float32(weight), emit
 
 
-def to_bfloat16(values: npt.NDArray[np.float32]) -> npt.NDArray[np.uint16]:
+def to_bfloat16(values: Float32) -> npt.NDArray[np.uint16]:
     """Round float32 numbers to bfloat16, stored as uint16; to nearest, ties to even.
 
     Examples
@@ -483,12 +482,12 @@ def to_bfloat16(values: npt.NDArray[np.float32]) -> npt.NDArray[np.uint16]:
     return (rounded >> np.uint32(16)).astype(np.uint16)
 
 
-def from_bfloat16(halves: npt.NDArray[np.uint16]) -> npt.NDArray[np.float32]:
+def from_bfloat16(halves: npt.NDArray[np.uint16]) -> Float32:
     """Convert the result of `to_bfloat16` back to float32."""
     return (halves.astype(np.uint32) << np.uint32(16)).view(np.float32)
 
 
-def widened(values: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
+def widened(values: npt.NDArray[Any]) -> Float32:
     """Return stored weights, bfloat16 (as uint16), float16 (as int16), int8 or float32, as float32."""
     if values.dtype == np.uint16:
         return from_bfloat16(values)

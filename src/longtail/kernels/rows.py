@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from longtail.kernels.jit import kernel
+from longtail.kernels.types import Float32, Float64, Int32, Int64
 
 BAD_OFFSETS, BAD_COLUMN, NOT_CANONICAL, NOT_FINITE = 1, 2, 3, 4
 
@@ -19,28 +20,26 @@ class CSRRows(NamedTuple):
     scaling, bias included; `bias` is the value of the bias feature that every row has, 0 for none.
     """
 
-    indptr: npt.NDArray[np.int64]
-    indices: npt.NDArray[np.int32]
-    values: npt.NDArray[np.float32]
-    scales: npt.NDArray[np.float64]
-    squares: npt.NDArray[np.float32]
+    indptr: Int64
+    indices: Int32
+    values: Float32
+    scales: Float64
+    squares: Float32
     bias: np.float32
 
 
 class QueryRows(NamedTuple):
     """Rows to predict for: CSR arrays, the factor of each row, and the value of the bias feature."""
 
-    indptr: npt.NDArray[np.int64]
-    indices: npt.NDArray[np.int32]
-    values: npt.NDArray[np.float32]
-    scales: npt.NDArray[np.float64]
+    indptr: Int64
+    indices: Int32
+    values: Float32
+    scales: Float64
     bias: np.float32
 
 
 @kernel
-def find_fault(
-    indptr: npt.NDArray[Any], indices: npt.NDArray[np.int32], values: npt.NDArray[np.float32], n_columns: int
-) -> Any:
+def find_fault(indptr: npt.NDArray[Any], indices: Int32, values: Float32, n_columns: int) -> Any:
     """Return the code of the most serious error in CSR arrays and its row; the code is 0 where there is none.
 
     `BAD_OFFSETS` and `BAD_COLUMN` would make kernels read out of bounds. `NOT_CANONICAL` means column indices that are
@@ -70,9 +69,7 @@ def find_fault(
 
 
 @kernel
-def squared_lengths(
-    indptr: npt.NDArray[np.int64], values: npt.NDArray[np.float32], out: npt.NDArray[np.float64]
-) -> None:
+def squared_lengths(indptr: Int64, values: Float32, out: Float64) -> None:
     """Compute the squared length of each row in double precision; single precision overflows for values above 1e19."""
     for row in range(out.shape[0]):
         total = 0.0
@@ -82,7 +79,7 @@ def squared_lengths(
 
 
 @kernel
-def inverse_lengths(indptr: npt.NDArray[Any], values: npt.NDArray[np.float32], out: npt.NDArray[np.float64]) -> None:
+def inverse_lengths(indptr: npt.NDArray[Any], values: Float32, out: Float64) -> None:
     """Set `out` to one over the length of each row, or to 1 for rows of length 0."""
     squared_lengths(indptr, values, out)
     for row in range(out.shape[0]):
@@ -90,20 +87,14 @@ def inverse_lengths(indptr: npt.NDArray[Any], values: npt.NDArray[np.float32], o
 
 
 @kernel
-def count_features(indices: npt.NDArray[np.int32], counts: npt.NDArray[np.int64]) -> None:
+def count_features(indices: Int32, counts: Int64) -> None:
     """Add the number of occurrences of each feature to `counts`, without the int64 copy that numpy.bincount makes."""
     for at in range(indices.shape[0]):
         counts[indices[at]] += 1
 
 
 @kernel
-def sparse_dot(
-    places: npt.NDArray[np.int32],
-    factors: npt.NDArray[np.float32],
-    begin: int,
-    end: int,
-    dense: npt.NDArray[np.float32],
-) -> Any:
+def sparse_dot(places: Int32, factors: Float32, begin: int, end: int, dense: Float32) -> Any:
     """Return the inner product of ``factors[begin:end]`` and ``dense[places[begin:end]]`` in double precision.
 
     Four independent partial sums are faster than the gather instructions that a compiler would emit.

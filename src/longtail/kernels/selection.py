@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from longtail.kernels.jit import kernel, kernel_with
 from longtail.kernels.lanes import LANES
+from longtail.kernels.types import Flags, Float32, Int32
 
 
 @kernel
-def insert(labels: npt.NDArray[np.int32], scores: npt.NDArray[np.float32], label: Any, score: Any) -> None:
+def insert(labels: Int32, scores: Float32, label: Any, score: Any) -> None:
     """Insert a label into a ranking of fixed length, best first, if its score is high enough."""
     place = labels.shape[0] - 1
     if score < scores[place] or (score == scores[place] and label > labels[place] and labels[place] >= 0):
@@ -28,7 +28,7 @@ def insert(labels: npt.NDArray[np.int32], scores: npt.NDArray[np.float32], label
 
 
 @kernel_with(fastmath={"reassoc", "contract", "nsz"})
-def _largest(scores: npt.NDArray[np.float32], start: int) -> Any:
+def _largest(scores: Float32, start: int) -> Any:
     largest = scores[start]
     for lane in range(1, LANES):
         largest = max(largest, scores[start + lane])
@@ -36,13 +36,7 @@ def _largest(scores: npt.NDArray[np.float32], start: int) -> Any:
 
 
 @kernel
-def select_lanes(
-    lane_scores: npt.NDArray[np.float32],
-    lane_labels: npt.NDArray[np.int32],
-    allowed: npt.NDArray[np.bool_],
-    labels: npt.NDArray[np.int32],
-    scores: npt.NDArray[np.float32],
-) -> None:
+def select_lanes(lane_scores: Float32, lane_labels: Int32, allowed: Flags, labels: Int32, scores: Float32) -> None:
     """Rank the best lanes of one row.
 
     Parameters
@@ -67,7 +61,7 @@ def select_lanes(
 
 
 @kernel_with(fastmath={"reassoc", "contract", "nsz"})
-def _largest_bound(scores: npt.NDArray[np.float32], logs: npt.NDArray[np.float32], slope: Any, start: int) -> Any:
+def _largest_bound(scores: Float32, logs: Float32, slope: Any, start: int) -> Any:
     largest = slope * scores[start] + logs[start]
     for lane in range(1, LANES):
         largest = max(largest, slope * scores[start + lane] + logs[start + lane])
@@ -76,14 +70,14 @@ def _largest_bound(scores: npt.NDArray[np.float32], logs: npt.NDArray[np.float32
 
 @kernel
 def select_weighted_lanes(
-    lane_scores: npt.NDArray[np.float32],
-    lane_labels: npt.NDArray[np.int32],
-    allowed: npt.NDArray[np.bool_],
+    lane_scores: Float32,
+    lane_labels: Int32,
+    allowed: Flags,
     slope: Any,
-    lane_factors: npt.NDArray[np.float32],
-    lane_logs: npt.NDArray[np.float32],
-    labels: npt.NDArray[np.int32],
-    scores: npt.NDArray[np.float32],
+    lane_factors: Float32,
+    lane_logs: Float32,
+    labels: Int32,
+    scores: Float32,
 ) -> None:
     """Rank the lanes of one row by factor times sigmoid(slope * score).
 
@@ -118,13 +112,7 @@ def select_weighted_lanes(
 
 
 @kernel
-def rank_block(
-    block_scores: npt.NDArray[np.float32],
-    lane_labels: npt.NDArray[np.int32],
-    allowed: npt.NDArray[np.bool_],
-    labels: npt.NDArray[np.int32],
-    scores: npt.NDArray[np.float32],
-) -> None:
+def rank_block(block_scores: Float32, lane_labels: Int32, allowed: Flags, labels: Int32, scores: Float32) -> None:
     """Merge the lanes of a block into the rankings of some rows; see `select_lanes`."""
     for row in range(block_scores.shape[0]):
         select_lanes(block_scores[row], lane_labels, allowed, labels[row], scores[row])
@@ -132,13 +120,13 @@ def rank_block(
 
 @kernel
 def rank_weighted_block(
-    block_scores: npt.NDArray[np.float32],
-    lane_labels: npt.NDArray[np.int32],
-    allowed: npt.NDArray[np.bool_],
-    lane_factors: npt.NDArray[np.float32],
-    lane_logs: npt.NDArray[np.float32],
-    labels: npt.NDArray[np.int32],
-    scores: npt.NDArray[np.float32],
+    block_scores: Float32,
+    lane_labels: Int32,
+    allowed: Flags,
+    lane_factors: Float32,
+    lane_logs: Float32,
+    labels: Int32,
+    scores: Float32,
 ) -> None:
     """Merge the lanes of a block into rankings by factor times sigmoid(score); see `select_weighted_lanes`."""
     for row in range(block_scores.shape[0]):

@@ -16,13 +16,7 @@ _RIDGE = 1e-3
 
 
 @kernel
-def add_derivatives(
-    inputs: Float64,
-    truth: Float64,
-    weights: Float64,
-    gradient: Float64,
-    hessian: Float64,
-) -> None:
+def add_derivatives(inputs: Float64, truth: Float64, weights: Float64, gradient: Float64, hessian: Float64) -> None:
     """Add gradient and Hessian of the logistic loss, the intercept last, always in the same order of summation."""
     width = inputs.shape[1]
     for row in range(inputs.shape[0]):

@@ -10,8 +10,9 @@ import numpy.typing as npt
 from sklearn.base import BaseEstimator
 
 from longtail.errors import InputError
+from longtail.kernels.types import Flags, Float64
 
-Floats: TypeAlias = npt.NDArray[np.float64]
+Floats: TypeAlias = Float64
 
 WWW_2021 = (
     "Qaraei, Schultheis, Gupta, Babbar: Convex Surrogates for Unbiased Loss Functions in Extreme Classification With "
@@ -190,7 +191,7 @@ def floats(values: npt.ArrayLike) -> Floats:
     return np.asarray(values, dtype=np.float64)
 
 
-def _aligned(scores: npt.ArrayLike, y: npt.ArrayLike) -> tuple[Floats, npt.NDArray[np.bool_]]:
+def _aligned(scores: npt.ArrayLike, y: npt.ArrayLike) -> tuple[Floats, Flags]:
     checked, present = floats(scores), np.asarray(y) > 0
     if checked.shape != present.shape:
         raise InputError(f"scores has shape {checked.shape} and y has {present.shape}: they must be the same entries.")

@@ -16,7 +16,7 @@ LANES = 64
 `label_means` takes three times as long."""
 
 _S11 = np.uint64(11)
-_ONE, _TWO = np.uint64(1), np.uint64(2)
+_ONE = np.uint64(1)
 _UNIT = 2.0**-53
 
 
@@ -36,33 +36,19 @@ def draw_rows(states: UInt64, weights: UInt8) -> None:
 
 
 @kernel
-def draw_parts(states: UInt64, weights: UInt8) -> None:
-    """Keep every row with probability three quarters, for each state."""
+def draw_masks(states: UInt64, bits_per_row: int, weights: UInt8) -> None:
+    """Choose every row with probability one half by one random bit, or three quarters by two, for each state."""
     n, lanes = weights.shape
+    used = np.uint64(bits_per_row)
     for lane in range(lanes):
         state = states[lane]
         bits = np.uint64(0)
         for row in range(n):
-            if row % 32 == 0:
+            if row % (64 // bits_per_row) == 0:
                 state += STEP
                 bits = mixed(state)
-            weights[row, lane] = (bits | bits >> _ONE) & _ONE
-            bits >>= _TWO
-
-
-@kernel
-def draw_swaps(states: UInt64, weights: UInt8) -> None:
-    """Swap every row with probability one half, for each state."""
-    n, lanes = weights.shape
-    for lane in range(lanes):
-        state = states[lane]
-        bits = np.uint64(0)
-        for row in range(n):
-            if row % 64 == 0:
-                state += STEP
-                bits = mixed(state)
-            weights[row, lane] = bits & _ONE
-            bits >>= _ONE
+            weights[row, lane] = (bits | bits >> (used - _ONE)) & _ONE
+            bits >>= used
 
 
 @kernel_with(fastmath={"contract"})

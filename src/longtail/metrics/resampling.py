@@ -28,7 +28,7 @@ from longtail.metrics.labels import percentage
 from longtail.metrics.ranking import first_places
 from longtail.metrics.resample_kernels import (
     LANES,
-    draw_parts,
+    draw_masks,
     draw_rows,
     label_hits,
     label_means,
@@ -174,7 +174,7 @@ def resample(score: Callable[[UInt8, UInt8], Float64], n_rows: int, resamples: i
             return np.empty((0, 0))
         weights, parts = np.empty((n_rows, LANES), np.uint8), np.empty((n_rows, LANES), np.uint8)
         draw_rows(states, weights)
-        draw_parts(~states, parts)
+        draw_masks(~states, 2, parts)
         return score(weights, parts)
 
     blocks = list(random_states(resamples, seed, stream=0))

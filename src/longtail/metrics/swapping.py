@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from longtail.kernels.types import Float64, Int64, UInt8, UInt64
-from longtail.metrics.resample_kernels import LANES, draw_swaps, swapped_label_means, weighted_sums
+from longtail.metrics.resample_kernels import LANES, draw_masks, swapped_label_means, weighted_sums
 from longtail.metrics.resampling import Resampler, percent_of, random_states
 from longtail.runtime.pool import StopFlag, run_blocks
 
@@ -94,7 +94,7 @@ def swap_rows(swapper: Swapper, permutations: int, *, seed: int) -> tuple[Float6
             numbers = np.arange(first, first + LANES)
             swaps[:] = (numbers[None, :] >> np.arange(swapper.n_rows)[:, None]) & 1
         else:
-            draw_swaps(states, swaps)
+            draw_masks(states, 1, swaps)
         return swapper.differences(swaps)
 
     blocks = [(LANES * index, states) for index, states in enumerate(random_states(count, seed, stream=1))]

@@ -7,8 +7,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
+from longtail.kernels.types import Float64, Int64
 from longtail.plots.style import BROKEN, COLOURS, INK, PLOT, colour, figure, legend, look, picture, plain_numbers
 
 if TYPE_CHECKING:
@@ -30,9 +30,7 @@ _ROWS, _TENTHS = "training rows of the label", "tenth of the labels, the most fr
 
 
 @picture
-def label_frequencies(
-    frequencies: npt.NDArray[np.int64], law: PowerLaw | None = None, ends: Mapping[str, int] | None = None
-) -> Figure:
+def label_frequencies(frequencies: Int64, law: PowerLaw | None = None, ends: Mapping[str, int] | None = None) -> Figure:
     """Draw the training rows of each label against its rank, both on logarithmic axes.
 
     Parameters
@@ -203,7 +201,7 @@ def suppression(results: Mapping[str, Diagnosis]) -> Figure:
         By model; of the same test rows.
     """
     drawn, (left, right) = figure(9.2, 3.6, columns=2)
-    earlier: list[npt.NDArray[np.float64]] = []
+    earlier: list[Float64] = []
     for number, found in enumerate(results.values()):
         if found.norms is not None:
             same = any(np.array_equal(found.norms, norms, equal_nan=True) for norms in earlier)
@@ -228,7 +226,7 @@ def suppression(results: Mapping[str, Diagnosis]) -> Figure:
     return drawn
 
 
-def smoothed(found: Diagnosis) -> npt.NDArray[np.float64]:
+def smoothed(found: Diagnosis) -> Float64:
     """Return mean rank, lower quartile, median and upper quartile of the norms in windows of ranks, one per row."""
     norms = np.empty(0) if found.norms is None else found.norms
     order = np.argsort(-found.label_counts, kind="stable")
@@ -240,6 +238,6 @@ def smoothed(found: Diagnosis) -> npt.NDArray[np.float64]:
     return np.vstack([ranks, quartiles.T])
 
 
-def _above_zero(shares: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+def _above_zero(shares: Float64) -> tuple[Int64, Float64]:
     """Return tenths and their shares, NaN for 0, because the axis is logarithmic."""
     return np.arange(1, len(shares) + 1), np.where(shares > 0, shares, np.nan)

@@ -6,14 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 
-from longtail.kernels.types import Float64, Int64
+from longtail.kernels.types import Float32, Float64, Int64
 from longtail.metrics import frequency_bins
 from longtail.plots.formats import label_name
 
-Embeddings = npt.NDArray[np.float32]
+Embeddings = Float32
 
 LEAST = 10
 """Fewest labels of a map."""
@@ -65,10 +64,7 @@ class LabelMap:
 
 
 def map_labels(
-    embeddings: Embeddings,
-    label_counts: Int64,
-    Y: sp.csr_array | None = None,
-    label_names: Sequence[str] | None = None,
+    embeddings: Embeddings, label_counts: Int64, Y: sp.csr_array | None = None, label_names: Sequence[str] | None = None
 ) -> LabelMap | None:
     """Lay out the most frequent labels and a sample of the others by their embeddings; None for fewer than ten.
 
@@ -112,7 +108,7 @@ def map_labels(
     )
 
 
-def _shown(known: npt.NDArray[np.int64], label_counts: Int64) -> tuple[npt.NDArray[np.int64], int]:
+def _shown(known: Int64, label_counts: Int64) -> tuple[Int64, int]:
     """Return the labels of the map, the most frequent first, and how many of them are not sampled."""
     order = known[np.argsort(-label_counts[known], kind="stable")]
     others = order[_FREQUENT:]
@@ -138,7 +134,7 @@ def _kept(products: Float64, positions: Float64) -> float:
     return float((close == products.argmax(axis=1)[:, None]).any(axis=1).mean())
 
 
-def _company(Y: sp.csr_array, shown: npt.NDArray[np.int64], products: Float64) -> Company | None:
+def _company(Y: sp.csr_array, shown: Int64, products: Float64) -> Company | None:
     recorded = Y[:, shown].astype(np.int64)
     together = (recorded.T @ recorded).toarray() > 0
     present = np.flatnonzero(together.diagonal())
@@ -159,10 +155,7 @@ def _pairs(products: Float64, names: Sequence[str]) -> tuple[LabelPair, ...]:
 
 
 def _nearest(
-    embeddings: Embeddings,
-    known: npt.NDArray[np.int64],
-    labels: npt.NDArray[np.int64],
-    label_names: Sequence[str] | None,
+    embeddings: Embeddings, known: Int64, labels: Int64, label_names: Sequence[str] | None
 ) -> tuple[LabelPair, ...]:
     products = np.full((len(labels), len(embeddings)), -np.inf)
     products[:, known] = (embeddings[labels] @ embeddings.T)[:, known]

@@ -6,9 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from longtail.kernels.types import Float64
+from longtail.kernels.types import Flags, Float64
 
 _SIDES = np.array([[1, 0], [-1, 0], [0, 1], [0, -1], [0.7, 0.7], [-0.7, 0.7], [0.7, -0.7], [-0.7, -0.7]])
 _ON_LINE = 9  # points that a line is sampled at
@@ -100,13 +99,13 @@ def _boxes(ends: Float64, side: Float64, size: Float64) -> Float64:
     return np.hstack([middle - size / 2, middle + size / 2])
 
 
-def _meet(boxes: Float64, others: Float64) -> npt.NDArray[np.bool_]:
+def _meet(boxes: Float64, others: Float64) -> Flags:
     """Return which boxes overlap which others."""
     one, other = boxes[:, None], others[None]
     return np.asarray(((one[..., :2] < other[..., 2:]) & (other[..., :2] < one[..., 2:])).all(axis=2))
 
 
-def _hold(boxes: Float64, points: Float64) -> npt.NDArray[np.bool_]:
+def _hold(boxes: Float64, points: Float64) -> Flags:
     """Return which boxes contain which points."""
     box, point = boxes[:, None], points[None]
     return np.asarray(((point > box[..., :2]) & (point < box[..., 2:])).all(axis=2))

@@ -12,6 +12,7 @@ from sklearn.base import BaseEstimator
 
 from longtail.data.jain_curve import jain_odds
 from longtail.errors import InputError, ParameterError
+from longtail.kernels.types import Float64
 from longtail.validation import Constraint, Integer, Number, Validated, check
 
 
@@ -31,7 +32,7 @@ class Propensity(Validated, BaseEstimator, ABC):
     """
 
     @abstractmethod
-    def inverse(self, label_counts: npt.ArrayLike, n_rows: int) -> npt.NDArray[np.float64]:
+    def inverse(self, label_counts: npt.ArrayLike, n_rows: int) -> Float64:
         """Return 1 / p of each label: finite and at least 1.
 
         Parameters
@@ -42,7 +43,7 @@ class Propensity(Validated, BaseEstimator, ABC):
             Training rows, with or without labels.
         """
 
-    def propensities(self, label_counts: npt.ArrayLike, n_rows: int) -> npt.NDArray[np.float64]:
+    def propensities(self, label_counts: npt.ArrayLike, n_rows: int) -> Float64:
         """Return the propensity p of each label, above 0 and at most 1; for parameters see `inverse`."""
         return 1.0 / self.inverse(label_counts, n_rows)
 
@@ -82,7 +83,7 @@ class JainPropensity(Propensity):
         self.a = a
         self.b = b
 
-    def inverse(self, label_counts: npt.ArrayLike, n_rows: int) -> npt.NDArray[np.float64]:
+    def inverse(self, label_counts: npt.ArrayLike, n_rows: int) -> Float64:
         """Return 1 / p of each label, 1 + C (n + B)^-A; see `Propensity.inverse`."""
         counts = check_counts(label_counts, n_rows)
         self._check_parameters()
@@ -113,7 +114,7 @@ class GivenPropensity(Propensity):
     def __init__(self, *, values: npt.ArrayLike) -> None:
         self.values = values
 
-    def inverse(self, label_counts: npt.ArrayLike, n_rows: int) -> npt.NDArray[np.float64]:
+    def inverse(self, label_counts: npt.ArrayLike, n_rows: int) -> Float64:
         """Return 1 / p of each label; further labels must have counts of 0. See `Propensity.inverse`."""
         counts, given = check_counts(label_counts, n_rows), self._inverse_values()
         n_new = len(counts) - len(given)
@@ -125,7 +126,7 @@ class GivenPropensity(Propensity):
         super()._check_parameters()
         self._inverse_values()
 
-    def _inverse_values(self) -> npt.NDArray[np.float64]:
+    def _inverse_values(self) -> Float64:
         """Return 1 / p of the given values, checked."""
         flat = "must be a flat array with one propensity per label"
         try:
@@ -144,7 +145,7 @@ class GivenPropensity(Propensity):
         return inverse
 
 
-def check_counts(label_counts: npt.ArrayLike, n_rows: Any) -> npt.NDArray[np.float64]:
+def check_counts(label_counts: npt.ArrayLike, n_rows: Any) -> Float64:
     """Return the counts as float64; refuse counts that are negative or above `n_rows`.
 
     Examples

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 
 import numpy as np
-import numpy.typing as npt
 
 from longtail.data.label_index import LabelIndex, id_of_text
 from longtail.data.readers.pairs import iter_pairs
 from longtail.errors import InputError
+from longtail.kernels.types import Int64
 
 
-def read_pairs(labels: LabelIndex, *paths: str | os.PathLike[str]) -> list[npt.NDArray[np.int64]]:
+def read_pairs(labels: LabelIndex, *paths: str | os.PathLike[str]) -> list[Int64]:
     """Read the pairs of plain or compressed files as ids; items that are not labels are added to `labels`.
 
     Each line has two names or ids, separated by a tab, comma or semicolon.
@@ -36,7 +36,7 @@ def read_pairs(labels: LabelIndex, *paths: str | os.PathLike[str]) -> list[npt.N
     return [_as_ids(path, labels, n_labels, named) for path in paths]
 
 
-def _as_ids(path: str | os.PathLike[str], labels: LabelIndex, n_labels: int, named: bool) -> npt.NDArray[np.int64]:
+def _as_ids(path: str | os.PathLike[str], labels: LabelIndex, n_labels: int, named: bool) -> Int64:
     """Read pairs of names or ids as pairs of ids: names if any of them is a label's name."""
     pairs = [(left, right) for _, left, right in iter_pairs(path, "two names or ids")]
     if not pairs:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
@@ -45,3 +46,18 @@ class Recipe:
     summary: str
     paper: str | None
     build: Build
+
+
+def weighted_forms(name: str, build: Callable[..., Learner], where: str) -> tuple[Recipe, Recipe]:
+    """Return the forms of a recipe weighted by PW and by PW-cb; `where` ends the sentence on the costs of PW.
+
+    Examples
+    --------
+    >>> [form.name for form in weighted_forms("dismec", lambda propensity, weighting: None, "for positive rows")]
+    ['pw-dismec', 'pw-cb-dismec']
+    """
+    plain, balanced = f"{name} with costs 2/p - 1 {where}.", "with class-balanced costs, beta = 0.9, for rare labels."
+    return (
+        Recipe(f"pw-{name}", plain, PW_PAPER, partial(build, weighting="pw")),
+        Recipe(f"pw-cb-{name}", f"pw-{name} {balanced}", PW_PAPER, partial(build, weighting="pw-cb")),
+    )

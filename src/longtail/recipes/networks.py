@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from longtail.recipes.definition import PW_PAPER, PropensityLike, Recipe
+from longtail.recipes.definition import PropensityLike, Recipe, weighted_forms
 from longtail.recipes.settings import weighting_named
 
 if TYPE_CHECKING:
@@ -106,18 +106,7 @@ NETWORKS = (
         _XGRANK,
         _xgrank,
     ),
-    Recipe(
-        "pw-xgrank",
-        "xgrank with costs 2/p - 1 for true labels, scaled to a mean of 1.",
-        PW_PAPER,
-        partial(_xgrank, weighting="pw"),
-    ),
-    Recipe(
-        "pw-cb-xgrank",
-        "pw-xgrank with class-balanced costs, beta = 0.9, for rare labels.",
-        PW_PAPER,
-        partial(_xgrank, weighting="pw-cb"),
-    ),
+    *weighted_forms("xgrank", _xgrank, "for true labels, scaled to a mean of 1"),
     Recipe(
         "xgrank-bce",
         "xgrank with binary cross-entropy, as a baseline for its loss.",
@@ -136,17 +125,8 @@ NETWORKS = (
         _ATTENTIONXML,
         _attentionxml,
     ),
-    Recipe(
-        "pw-attentionxml",
-        "attentionxml with costs 2/p - 1 for true labels, scaled to a mean of 1; clusters by their own counts.",
-        PW_PAPER,
-        partial(_attentionxml, weighting="pw"),
-    ),
-    Recipe(
-        "pw-cb-attentionxml",
-        "pw-attentionxml with class-balanced costs, beta = 0.9, for rare labels.",
-        PW_PAPER,
-        partial(_attentionxml, weighting="pw-cb"),
+    *weighted_forms(
+        "attentionxml", _attentionxml, "for true labels, scaled to a mean of 1; clusters by their own counts"
     ),
     Recipe(
         "aplc-xlnet",
@@ -154,18 +134,7 @@ NETWORKS = (
         _APLC,
         _aplc,
     ),
-    Recipe(
-        "pw-aplc-xlnet",
-        "aplc-xlnet with costs 2/p - 1 for true labels, scaled in each cluster.",
-        PW_PAPER,
-        partial(_aplc, weighting="pw"),
-    ),
-    Recipe(
-        "pw-cb-aplc-xlnet",
-        "pw-aplc-xlnet with class-balanced costs, beta = 0.9, for rare labels.",
-        PW_PAPER,
-        partial(_aplc, weighting="pw-cb"),
-    ),
+    *weighted_forms("aplc-xlnet", _aplc, "for true labels, scaled in each cluster"),
     Recipe("xml-cnn", "Convolutions over words, max-pooled in eight parts of a text.", _XML_CNN, _xml_cnn),
     Recipe(
         "word-bag",

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from longtail.recipes.definition import PW_PAPER, Build, PropensityLike, Recipe
+from longtail.recipes.definition import Build, PropensityLike, Recipe, weighted_forms
 from longtail.recipes.networks import NETWORKS
 from longtail.recipes.settings import weighting_named
 
@@ -161,45 +161,18 @@ RECIPES = (
     Recipe(
         "dismec", "One linear classifier per label: squared hinge, C = 1, weights below 0.01 pruned.", _DISMEC, _dismec
     ),
-    Recipe(
-        "pw-dismec",
-        "dismec with costs 2/p - 1 for positive rows, against missing labels.",
-        PW_PAPER,
-        partial(_dismec, weighting="pw"),
-    ),
-    Recipe(
-        "pw-cb-dismec",
-        "pw-dismec with class-balanced costs, beta = 0.9, for rare labels.",
-        PW_PAPER,
-        partial(_dismec, weighting="pw-cb"),
-    ),
+    *weighted_forms("dismec", _dismec, "for positive rows, against missing labels"),
     Recipe(
         "parabel",
         "Three balanced binary label trees with leaves of 100 labels, weights below 0.1 pruned.",
         _PARABEL,
         _parabel,
     ),
-    Recipe(
-        "pw-parabel",
-        "parabel with costs 2/p - 1 for positive rows, at leaves and at inner nodes.",
-        PW_PAPER,
-        partial(_parabel, weighting="pw"),
-    ),
+    weighted_forms("parabel", _parabel, "for positive rows, at leaves and at inner nodes")[0],
     Recipe(
         "bonsai", "Three shallow, unbalanced label trees of arity 100, weights below 0.01 pruned.", _BONSAI, _bonsai
     ),
-    Recipe(
-        "pw-bonsai",
-        "bonsai with costs 2/p - 1 for positive rows, at leaves and at inner nodes.",
-        PW_PAPER,
-        partial(_bonsai, weighting="pw"),
-    ),
-    Recipe(
-        "pw-cb-bonsai",
-        "pw-bonsai with class-balanced costs, beta = 0.9, for rare labels.",
-        PW_PAPER,
-        partial(_bonsai, weighting="pw-cb"),
-    ),
+    *weighted_forms("bonsai", _bonsai, "for positive rows, at leaves and at inner nodes"),
     Recipe(
         "plt", "A probabilistic label tree: logistic loss, C = 10, exact search; scores are probabilities.", _PLT, _plt
     ),

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 
+from longtail.kernels.types import Flags, Float64, Int64
 from longtail.metrics import LabelScores
 from longtail.plots.formats import label_name, shorten
 from longtail.topk import TopK
@@ -69,11 +69,11 @@ class Examples:
 def find_examples(
     top: TopK,
     Y: sp.csr_array,
-    recorded: npt.NDArray[np.bool_],
+    recorded: Flags,
     scores: LabelScores,
     *,
-    inverse_propensity: npt.NDArray[np.float64],
-    label_counts: npt.NDArray[np.int64],
+    inverse_propensity: Float64,
+    label_counts: Int64,
     label_names: Sequence[str] | None = None,
     texts: Sequence[str] | None = None,
     documents: int = 3,
@@ -135,7 +135,7 @@ def find_examples(
     )
 
 
-def _best_gains(Y: sp.csr_array, inverse_propensity: npt.NDArray[np.float64], k: int) -> npt.NDArray[np.float64]:
+def _best_gains(Y: sp.csr_array, inverse_propensity: Float64, k: int) -> Float64:
     """Return the sum of the k largest inverse propensities among the labels of each row."""
     rows = np.repeat(np.arange(Y.shape[0]), np.diff(Y.indptr))
     weights = inverse_propensity[Y.indices]
@@ -145,7 +145,7 @@ def _best_gains(Y: sp.csr_array, inverse_propensity: npt.NDArray[np.float64], k:
 
 
 class _Namer:
-    def __init__(self, names: Sequence[str] | None, counts: npt.NDArray[np.int64]) -> None:
+    def __init__(self, names: Sequence[str] | None, counts: Int64) -> None:
         self._names, self._counts = names, counts
 
     def label(self, label: int, recorded: bool, predicted: bool, score: float | None = None) -> NamedLabel:
@@ -172,7 +172,7 @@ def _unlike(ordered: Iterable[int], Y: sp.csr_array, wanted: int, excluding: Seq
     return chosen
 
 
-def _labels(scores: LabelScores, counts: npt.NDArray[np.int64], wanted: int) -> tuple[list[int], list[int], int]:
+def _labels(scores: LabelScores, counts: Int64, wanted: int) -> tuple[list[int], list[int], int]:
     least = next((rows for rows in _LEAST_ROWS if (scores.true >= rows).sum() >= _ENOUGH_LABELS), 1)
     judged = np.flatnonzero(scores.true >= least)
     recall = scores.hits[judged] / scores.true[judged]

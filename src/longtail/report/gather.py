@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 
 from longtail.data import Dataset
 from longtail.errors import InputError, ParameterError
+from longtail.kernels.types import Flags, Float64, Int64
 from longtail.metrics import (
     Evaluator,
     FrequencyTable,
@@ -44,7 +44,7 @@ from longtail.topk import TopK
 
 KS = (1, 3, 5)
 METRICS = {"plain": ("P", "nDCG", "R"), "tail": ("PSP", "PSnDCG", "C")}
-Truth = tuple[sp.csr_array, npt.NDArray[np.int64], npt.NDArray[np.float64]]
+Truth = tuple[sp.csr_array, Int64, Float64]
 MOST_MODELS = 6
 """Number of colours in figures."""
 RANKED = 20
@@ -104,8 +104,8 @@ class ModelResults:
     n_labels: int
     size: int | None
     propensity: Propensity
-    label_counts: npt.NDArray[np.int64]
-    inverse_propensity: npt.NDArray[np.float64]
+    label_counts: Int64
+    inverse_propensity: Float64
     top: TopK
     scores: Scores
     intervals: Mapping[str, Interval]
@@ -164,7 +164,7 @@ class Report:
     n_recorded: int
     n_labels: int
     n_unseen: int
-    label_counts: npt.NDArray[np.int64]
+    label_counts: Int64
     power_law: PowerLaw | None
     propensities: tuple[PropensityCurve, ...]
     same_training: bool
@@ -343,7 +343,7 @@ def _results(
     )  # fmt: skip
 
 
-def _intervals(top: TopK, Y: sp.csr_array, counts: npt.NDArray[np.int64], judging: dict[str, Any]) -> dict[str, Any]:
+def _intervals(top: TopK, Y: sp.csr_array, counts: Int64, judging: dict[str, Any]) -> dict[str, Any]:
     with show_progress(False):  # three bars of a few seconds per model
         return {
             "intervals": bootstrap(top, Y, **judging),
@@ -352,7 +352,7 @@ def _intervals(top: TopK, Y: sp.csr_array, counts: npt.NDArray[np.int64], judgin
         }
 
 
-def _recorded(top: TopK, Y: sp.csr_array) -> npt.NDArray[np.bool_]:
+def _recorded(top: TopK, Y: sp.csr_array) -> Flags:
     """Return which predictions are recorded labels."""
     rows = np.repeat(np.arange(len(top)), top.k)
     labels = top.labels.ravel()

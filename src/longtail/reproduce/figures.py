@@ -44,10 +44,7 @@ _SWEEPS: dict[str, tuple[str, str, dict[str, RecipeSetup], list[str]]] = {
 _RETRIEVING = (RecipeSetup("parabel"), RecipeSetup("fastxml"))
 _ROWS = "training rows of the label"
 _ADD = "a network: add --networks"
-_RETRIEVING_NETWORKS = (
-    RecipeSetup("xgrank", {"head.flat_below": 0}),
-    RecipeSetup("lightxml", {"head.flat_below": 0}),
-)
+_RETRIEVING_NETWORKS = (RecipeSetup("xgrank", {"head.flat_below": 0}), RecipeSetup("lightxml", {"head.flat_below": 0}))
 
 
 @dataclass(frozen=True)

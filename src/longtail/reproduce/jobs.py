@@ -152,11 +152,7 @@ class Runner:
     """
 
     def __init__(
-        self,
-        directory: Path | None,
-        threads: int | None = None,
-        limit: float | None = None,
-        known_only: bool = False,
+        self, directory: Path | None, threads: int | None = None, limit: float | None = None, known_only: bool = False
     ) -> None:
         self.directory = directory or (cache_directory() or Path("longtail-cache")) / "reproduce"
         self.threads, self.limit = threads or (None if current_engine() is None else 1), limit

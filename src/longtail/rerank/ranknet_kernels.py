@@ -44,13 +44,7 @@ class PopulationLoss(NamedTuple):
 
 @kernel
 def population_loss(
-    scores: Float64,
-    labels: Int32,
-    truth: UInt8,
-    n: int,
-    loss: PopulationLoss,
-    state: UInt64,
-    gradient: Float64,
+    scores: Float64, labels: Int32, truth: UInt8, n: int, loss: PopulationLoss, state: UInt64, gradient: Float64
 ) -> Any:
     """Return the loss of one row with n candidates, and fill in its gradient with respect to their scores.
 
@@ -110,14 +104,7 @@ def _slope(activated: Any, activation: int) -> Any:
 
 
 @kernel
-def _forward(
-    labels: Int32,
-    n: int,
-    blocks: ResidualBlocks,
-    activation: int,
-    values: Float64,
-    hidden: Float64,
-) -> None:
+def _forward(labels: Int32, n: int, blocks: ResidualBlocks, activation: int, values: Float64, hidden: Float64) -> None:
     """Fill `values`, of shape (blocks + 1, candidates) with the scores in row 0, and `hidden`, (blocks, width)."""
     n_blocks, width = hidden.shape
     for block in range(n_blocks):

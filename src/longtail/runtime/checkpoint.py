@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from longtail.errors import InputError
+from longtail.kernels.types import UInt64
 from longtail.runtime.block_file import next_file, other_training
 from longtail.runtime.disk import replacing_file, writing
 
@@ -68,7 +69,7 @@ class Checkpoint:
             np.savez(file, fingerprint=self._fingerprint, **named)  # type: ignore[arg-type]
 
 
-def as_numbers(state: Mapping[str, Any]) -> npt.NDArray[np.uint64]:
+def as_numbers(state: Mapping[str, Any]) -> UInt64:
     """Return the state of a PCG64 generator, the default of numpy, as an array for a checkpoint.
 
     Examples
@@ -82,7 +83,7 @@ def as_numbers(state: Mapping[str, Any]) -> npt.NDArray[np.uint64]:
     return np.array([*halves, state["has_uint32"], state["uinteger"]], np.uint64)
 
 
-def from_numbers(numbers: npt.NDArray[np.uint64]) -> dict[str, Any]:
+def from_numbers(numbers: UInt64) -> dict[str, Any]:
     """Return the state of a generator from the result of `as_numbers`."""
     high, low, inc_high, inc_low, has, value = (int(number) for number in numbers)
     state = {"state": (high << 64) + low, "inc": (inc_high << 64) + inc_low}

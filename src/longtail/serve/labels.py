@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from longtail.kernels.types import Int64
 from longtail.metrics import frequency_bins
 from longtail.store import Model
 
@@ -72,7 +72,7 @@ class Labels:
             found = self.index.search(text, found)
         return len(found), [self.entry(label) for label in found[offset : offset + limit].tolist()]
 
-    def _ordered(self, labels: npt.NDArray[np.int64], order: str) -> npt.NDArray[np.int64]:
+    def _ordered(self, labels: Int64, order: str) -> Int64:
         if order == "label":
             return labels
         if order == "name" and self.names is not None:
@@ -80,7 +80,7 @@ class Labels:
         counts = self.counts[labels]
         return labels[np.argsort(counts if order == "rarest" else -counts, kind="stable")]
 
-    def _group(self, counts: npt.NDArray[np.int64]) -> dict[str, int]:
+    def _group(self, counts: Int64) -> dict[str, int]:
         return {
             "labels": len(counts),
             "least_rows": int(counts.min()) if len(counts) else 0,

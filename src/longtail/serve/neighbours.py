@@ -21,13 +21,14 @@ import scipy.sparse as sp
 
 from longtail.data.sparse import canonical_rows
 from longtail.kernels.lanes import LANES, widened
+from longtail.kernels.types import Float64, Int32, Int64
 from longtail.learners import InstanceForest, LabelTree, Learner, OneVsRest
 from longtail.learners.label_trees.block_lanes import label_rows
 from longtail.rerank import TAug
 from longtail.store import Model
 
 Similarities = list[tuple[int, float]]
-Weights = tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]
+Weights = tuple[Int64, Float64]
 
 _RANKED = 20_000  # labels with the largest inner products, of which those with the largest cosines are chosen
 
@@ -127,11 +128,11 @@ class _Blocks(Space):
         return features[order], values[order]
 
     @cached_property
-    def _feature_of_slot(self) -> npt.NDArray[np.int64]:
+    def _feature_of_slot(self) -> Int64:
         return self._learner.weights_._feature_of_slot().astype(np.int64)
 
     @cached_property
-    def _norms(self) -> npt.NDArray[np.float64]:
+    def _norms(self) -> Float64:
         return np.nan_to_num(self._learner._label_norms())
 
 
@@ -176,7 +177,7 @@ class _Leaves(Space):
         forest = self._learner.forest_
         return [int(node) for node in forest.holders[forest.labels_ == label]]
 
-    def _leaf(self, node: int) -> tuple[npt.NDArray[np.int32], sp.csr_array]:
+    def _leaf(self, node: int) -> tuple[Int32, sp.csr_array]:
         """Return the labels of a leaf, and their weights as a matrix of labels by features."""
         weights = self._learner.weights_
         blocks = [weights.block(number) for number in range(*weights.block_starts_[node : node + 2].tolist())]
@@ -216,7 +217,7 @@ class _RowLeaves(Space):
         return sp.csc_array(self._by_leaf)
 
     @cached_property
-    def _norms(self) -> npt.NDArray[np.float64]:
+    def _norms(self) -> Float64:
         return np.sqrt(np.asarray(self._values.power(2).sum(axis=0), np.float64)).ravel()
 
 

@@ -8,9 +8,9 @@ from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import ValidationError
 
+from longtail.kernels.types import Float32, Int32
 from longtail.serve.batching import Batcher, WorkerThread
 from longtail.serve.explaining import ExplainOptions, explain_row
 from longtail.serve.labels import GROUPS
@@ -23,7 +23,7 @@ _INPUTS = ("text", "texts", "row", "rows")
 _SHOWN = 200  # characters of what pydantic says
 _PARSED_AT_ONCE = 256 << 10  # bytes; larger bodies are parsed in a separate thread
 
-RowContent = str | tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]
+RowContent = str | tuple[Int32, Float32]
 
 
 class Predictor:
@@ -158,11 +158,7 @@ def _sparse(served: Served, row: SparseRow, at: int, limits: ServerLimits) -> Ro
 
 
 def _results(
-    served: Served,
-    labels: npt.NDArray[np.int32],
-    scores: npt.NDArray[np.float32],
-    probabilities: npt.NDArray[np.float32] | None,
-    request: PredictRequest,
+    served: Served, labels: Int32, scores: Float32, probabilities: Float32 | None, request: PredictRequest
 ) -> list[dict[str, Any]]:
     """Return the predictions of rows as JSON objects."""
     names = served.labels.names if request.names else None

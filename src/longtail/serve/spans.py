@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
+
+from longtail.kernels.types import Int64
 
 _WORD = re.compile(r"\w\w+")
 _CHECK_EVERY = 4096  # words
@@ -116,7 +117,7 @@ Span(start=9, end=12, part=0, contribution=0.25)]
     )
 
 
-def utf16_places(text: str) -> npt.NDArray[np.int64] | None:
+def utf16_places(text: str) -> Int64 | None:
     """Return the UTF-16 position of each character, with the end; None if all are equal to the positions in Python.
 
     Examples
@@ -130,7 +131,7 @@ def utf16_places(text: str) -> npt.NDArray[np.int64] | None:
     return np.concatenate([[0], np.cumsum(1 + (points > 0xFFFF))])
 
 
-def in_utf16(places: npt.NDArray[np.int64] | None, spans: list[Span]) -> list[Span]:
+def in_utf16(places: Int64 | None, spans: list[Span]) -> list[Span]:
     """Convert positions to UTF-16 units, of which characters beyond U+FFFF take two.
 
     Examples

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import get_tags
@@ -21,6 +20,7 @@ from longtail.data.dataset import Dataset
 from longtail.data.label_index import LabelIndex
 from longtail.data.sparse import as_indicator, with_columns
 from longtail.errors import InputError, ModelError, ParameterError
+from longtail.kernels.types import Float32, Float64, Int64
 from longtail.learners import Calibration, Explanation, Learner
 from longtail.learners.calibration import Bins, Method
 from longtail.learners.prediction import checked_k
@@ -89,7 +89,7 @@ class Model:
         return self.learner.n_rows_
 
     @property
-    def label_counts(self) -> npt.NDArray[np.int64]:
+    def label_counts(self) -> Int64:
         """Number of training rows per label."""
         return self.learner.label_counts_
 
@@ -108,7 +108,7 @@ class Model:
         return bool(get_tags(self.learner).input_tags.string)
 
     @property
-    def label_embeddings(self) -> npt.NDArray[np.float32] | None:
+    def label_embeddings(self) -> Float32 | None:
         """Label embeddings, 0 for labels without one; None if the learner has none."""
         embedded = _embedded(self.learner)
         return None if embedded is None else embedded.label_embeddings_
@@ -398,7 +398,7 @@ class Model:
             X = found
         return X if self.takes_texts else self.learner._check_rows(X)
 
-    def truth(self, dataset: Dataset) -> tuple[sp.csr_array, npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+    def truth(self, dataset: Dataset) -> tuple[sp.csr_array, Int64, Float64]:
         """Return the labels of a data set by the ids of the model, new labels last, with counts and propensities.
 
         Returns

@@ -23,13 +23,7 @@ _RENAMED: dict[str, dict[str, str | None]] = {
         "negatives": "n_hard_negatives",
         "dimensions": "n_components",
     },
-    "InstanceForest": {
-        **_RUN,
-        **_LINEAR,
-        "newton_steps": "max_iter",
-        "sweeps": "max_inner_iter",
-        "trees": "n_trees",
-    },
+    "InstanceForest": {**_RUN, **_LINEAR, "newton_steps": "max_iter", "sweeps": "max_inner_iter", "trees": "n_trees"},
     "EmbeddingClassifier": {
         **_RUN,
         **_TRAINING,

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 from scipy.stats import t
 from sklearn.base import clone
 
 from longtail.data.dataset import Dataset
 from longtail.data.masking import mask_labels
+from longtail.kernels.types import Float64
 from longtail.learners import LabelTree
 from longtail.metrics import by_frequency, evaluate
 from longtail.propensity import GivenPropensity, JainPropensity
@@ -107,7 +107,7 @@ class MissingStudy:
         """Return the expected share of the training labels that a severity keeps."""
         return float(self.propensities(severity)[self.train.Y.indices].mean())
 
-    def propensities(self, a: float) -> npt.NDArray[np.float64]:
+    def propensities(self, a: float) -> Float64:
         """Return the probability that each label is kept, by its rows in the complete data."""
         return JainPropensity(a=a, b=self.b).propensities(self.train.label_counts, self.train.n_rows)
 

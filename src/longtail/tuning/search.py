@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 
 from longtail.config import config_context, thread_count
 from longtail.data.dataset import Dataset
 from longtail.data.splits import iterative_rows
 from longtail.errors import Interrupted
+from longtail.kernels.types import Flags, Float64, Int64
 from longtail.metrics import evaluate
 from longtail.propensity import JainPropensity
 from longtail.recipes.compose import is_network, plan_of
@@ -46,7 +46,7 @@ class Split:
     Y: sp.csr_array
     X_test: Any
     Y_test: sp.csr_array
-    inverse: npt.NDArray[np.float64]
+    inverse: Float64
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,9 +59,7 @@ class TrialScorer:
     propensity: JainPropensity
     random_state: int
 
-    def scored(
-        self, trial: tuple[str, dict[str, Any], Sequence[float], int], stop: StopFlag
-    ) -> tuple[npt.NDArray[np.float64], float]:
+    def scored(self, trial: tuple[str, dict[str, Any], Sequence[float], int], stop: StopFlag) -> tuple[Float64, float]:
         """Return the scores of a recipe at each position of the dial, and the seconds of its training.
 
         `trial` is recipe, settings, positions of the dial, and n to train on every n-th row only.
@@ -138,7 +136,7 @@ class Search:
         self._tried: set[tuple[str, str]] = set()
         self._repeats = 0
         self._broken: set[str] = set()  # recipes that fail with their own parameters
-        self._fold_of: npt.NDArray[np.int64] | None = None
+        self._fold_of: Int64 | None = None
         self._lock = threading.Lock()
         self._deadline = 0.0
         self._stopping = Stopping()
@@ -250,9 +248,9 @@ class Search:
 
     def _judged(self, recipe: str, settings: dict[str, Any]) -> tuple[float, ...]:
         tails = (0.0,) if has_dial(recipe) else TAILS
-        scores: list[npt.NDArray[np.float64]] = []
+        scores: list[Float64] = []
         seconds: list[float] = []
-        first: npt.NDArray[np.float64] = np.empty((0, 0))
+        first: Float64 = np.empty((0, 0))
         if self.n_folds == 1:
             first, took = self._scored(recipe, settings, self.split(0), tails, _QUARTER)
             self._prune_hopeless(first, _QUARTER * took)
@@ -277,7 +275,7 @@ class Search:
         best = max(points, key=lambda point: sum(s / max(b, 1e-9) for s, b in zip(point.scores, bests, strict=True)))
         return best.scores
 
-    def _prune_hopeless(self, first: npt.NDArray[np.float64], left: float) -> None:
+    def _prune_hopeless(self, first: Float64, left: float) -> None:
         """Prune a trial that is far behind another one at all positions of the dial, or can't end in time.
 
         The first trial is not limited in time.
@@ -291,7 +289,7 @@ class Search:
 
     def _scored(
         self, recipe: str, settings: dict[str, Any], split: Split, tails: Sequence[float], part: int
-    ) -> tuple[npt.NDArray[np.float64], float]:
+    ) -> tuple[Float64, float]:
         """Return the scores at each position of the dial and the seconds after training on every `part`-th row."""
         if self._stopping.is_asked:
             raise Interrupted("Stopped.")
@@ -306,7 +304,7 @@ class Search:
         if current_engine() is None:
             with config_context(n_jobs=max(thread_count() // self.n_jobs, 1)):
                 return scorer.scored(trial, np.zeros(1, np.uint8))
-        found: tuple[npt.NDArray[np.float64], float]
+        found: tuple[Float64, float]
         (found,) = run_blocks(RemoteTask(scorer, "scored"), [trial], description="searching", unit="trials")
         return found
 
@@ -332,7 +330,7 @@ class Search:
         X = features.fit_transform(texts)
         return Split(X, train.Y, features.transform(judged), test.Y, inverse)
 
-    def _in_test(self, number: int) -> npt.NDArray[np.bool_]:
+    def _in_test(self, number: int) -> Flags:
         """Return the validation rows of split `number`: a share of all, or one of the folds."""
         if self.n_folds == 1:
             return iterative_rows(self.dataset, test_share=self.validation_fraction, random_state=self.random_state)

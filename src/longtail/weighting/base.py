@@ -12,6 +12,7 @@ import numpy.typing as npt
 from sklearn.base import BaseEstimator
 
 from longtail.errors import ParameterError
+from longtail.kernels.types import Float32, Float64
 from longtail.propensity import Propensity, check_counts, get_propensity
 from longtail.validation import Boolean, Constraint, Validated
 
@@ -39,8 +40,8 @@ class Costs:
     array([1., 6.], dtype=float32)
     """
 
-    positive: npt.NDArray[np.float32]
-    negative: npt.NDArray[np.float32]
+    positive: Float32
+    negative: Float32
 
     def __post_init__(self) -> None:
         for side in ("positive", "negative"):
@@ -130,7 +131,7 @@ class Weighting(Validated, BaseEstimator, ABC):
         return costs.rescaled() if self.rescale else costs
 
     @abstractmethod
-    def _positive(self, counts: npt.NDArray[np.float64], n_rows: int) -> npt.NDArray[np.float64]: ...
+    def _positive(self, counts: Float64, n_rows: int) -> Float64: ...
 
 
 class PropensityWeighting(Weighting):
@@ -154,7 +155,7 @@ class PropensityWeighting(Weighting):
         super().__init__(rescale=rescale)
         self.propensity = propensity
 
-    def _inverse(self, counts: npt.NDArray[np.float64], n_rows: int) -> npt.NDArray[np.float64]:
+    def _inverse(self, counts: Float64, n_rows: int) -> Float64:
         return get_propensity(self.propensity).inverse(counts, n_rows)
 
     def _check_parameters(self) -> None:
@@ -169,7 +170,7 @@ class PropensityWeighting(Weighting):
         return self
 
 
-def _checked(side: str, values: npt.ArrayLike) -> npt.NDArray[np.float32]:
+def _checked(side: str, values: npt.ArrayLike) -> Float32:
     with np.errstate(over="ignore", under="ignore"):
         costs = np.asarray(values, dtype=np.float32)
     if costs.ndim != 1:

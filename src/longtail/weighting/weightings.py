@@ -9,6 +9,7 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from longtail.kernels.types import Float64
 from longtail.losses import ORDERS, Order
 from longtail.propensity import Propensity
 from longtail.validation import Constraint, Number, OneOf, check
@@ -31,7 +32,7 @@ class NoWeighting(Weighting):
     def __init__(self) -> None:
         super().__init__()
 
-    def _positive(self, counts: npt.NDArray[np.float64], n_rows: int) -> npt.NDArray[np.float64]:
+    def _positive(self, counts: Float64, n_rows: int) -> Float64:
         return np.ones_like(counts)
 
 
@@ -59,11 +60,11 @@ class PW(PropensityWeighting):
 
     name = "pw"
 
-    def _positive(self, counts: npt.NDArray[np.float64], n_rows: int) -> npt.NDArray[np.float64]:
+    def _positive(self, counts: Float64, n_rows: int) -> Float64:
         return 2.0 * self._inverse(counts, n_rows) - 1.0
 
 
-def class_balanced_factor(counts: npt.ArrayLike, beta: float) -> npt.NDArray[np.float64]:
+def class_balanced_factor(counts: npt.ArrayLike, beta: float) -> Float64:
     """(1 - beta) / (1 - beta^n): 1 for a label with one row, falling towards 1 - beta for frequent ones.
 
     It is C+(n, N) in equations 18 to 21 of Qaraei et al. 2021. Counts need not be whole (equation 20 takes n/p);
@@ -87,7 +88,7 @@ def class_balanced_factor(counts: npt.ArrayLike, beta: float) -> npt.NDArray[np.
         return np.ones_like(n)
     log_beta = log(beta)
     # Not 1 - beta**n: for beta near 1 that would lose its digits.
-    factor: npt.NDArray[np.float64] = np.expm1(log_beta) / np.expm1(n * log_beta)
+    factor: Float64 = np.expm1(log_beta) / np.expm1(n * log_beta)
     return factor
 
 
@@ -142,7 +143,7 @@ class PWcb(PropensityWeighting):
         self.beta = beta
         self.order = order
 
-    def _positive(self, counts: npt.NDArray[np.float64], n_rows: int) -> npt.NDArray[np.float64]:
+    def _positive(self, counts: Float64, n_rows: int) -> Float64:
         inverse = self._inverse(counts, n_rows)
         if self.order == ORDERS[0]:
             return class_balanced_factor(counts, self.beta) * (2.0 * inverse - 1.0)
@@ -173,7 +174,7 @@ class InversePropensity(PropensityWeighting):
 
     name = "inverse-propensity"
 
-    def _positive(self, counts: npt.NDArray[np.float64], n_rows: int) -> npt.NDArray[np.float64]:
+    def _positive(self, counts: Float64, n_rows: int) -> Float64:
         return self._inverse(counts, n_rows)
 
 
@@ -204,7 +205,7 @@ class ClassBalanced(Weighting):
         super().__init__(rescale=rescale)
         self.beta = beta
 
-    def _positive(self, counts: npt.NDArray[np.float64], n_rows: int) -> npt.NDArray[np.float64]:
+    def _positive(self, counts: Float64, n_rows: int) -> Float64:
         return class_balanced_factor(counts, self.beta)
 
 
@@ -227,7 +228,7 @@ class LogFrequency(Weighting):
 
     name = "log-frequency"
 
-    def _positive(self, counts: npt.NDArray[np.float64], n_rows: int) -> npt.NDArray[np.float64]:
+    def _positive(self, counts: Float64, n_rows: int) -> Float64:
         return -np.log(np.minimum(np.maximum(counts, 1.0), n_rows - 0.5) / n_rows)
 
 
@@ -260,5 +261,5 @@ class PowerFrequency(Weighting):
         self.beta = beta
         self.factor = factor
 
-    def _positive(self, counts: npt.NDArray[np.float64], n_rows: int) -> npt.NDArray[np.float64]:
+    def _positive(self, counts: Float64, n_rows: int) -> Float64:
         return self.factor * np.power(np.maximum(counts, 1.0), -self.beta)

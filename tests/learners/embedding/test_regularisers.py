@@ -7,12 +7,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the embeddings are trained with torch")
 
-from longtail.learners.embedding.regularisers import (  # noqa: E402
-    glas,
-    gravity,
-    laplacian,
-    spread_out,
-)
+from longtail.learners.embedding.regularisers import glas, gravity, laplacian, spread_out  # noqa: E402
 
 
 def unit_vectors(n, width, seed):

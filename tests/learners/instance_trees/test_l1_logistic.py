@@ -74,8 +74,7 @@ def liblinear(X, sides, costs, bias):
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize(
-    ("costs", "bias"),
-    [((1.0, 1.0), 1.0), ((0.7, 3.0), 1.0), ((5.0, 0.4), 0.5), ((20.0, 20.0), 2.0), ((2.0, 1.0), 0.0)],
+    ("costs", "bias"), [((1.0, 1.0), 1.0), ((0.7, 3.0), 1.0), ((5.0, 0.4), 0.5), ((20.0, 20.0), 2.0), ((2.0, 1.0), 0.0)]
 )
 def test_the_optimum_is_liblinears(seed, costs, bias):
     X, sides = problem(seed)

@@ -101,11 +101,9 @@ def test_a_missing_part_is_seen(name):
 @pytest.mark.parametrize("damage", ["type", "shorter", "longer"])
 def test_arrays_of_another_type_or_length_are_seen(name, damage):
     array = getattr(WORLD.weights, name)
-    changed = {
-        "type": array.astype(np.float64),
-        "shorter": array[:-1],
-        "longer": np.concatenate([array, array[-1:]]),
-    }[damage]
+    changed = {"type": array.astype(np.float64), "shorter": array[:-1], "longer": np.concatenate([array, array[-1:]])}[
+        damage
+    ]
     if (name, damage) == ("block_starts_", "longer"):  # one more node without weights: no kernel meets it
         with pytest.raises(ModelError, match="don't fit together"):
             damaged(WORLD.weights, block_starts_=changed).check(WORLD.forest, 150)

@@ -295,13 +295,7 @@ def test_the_error_for_a_wrong_loss_lists_the_losses_of_trees(loss):
 
 @pytest.mark.parametrize(
     "tree",
-    [
-        "facets.tsv",
-        Path("facets.tsv"),
-        {"Rome": "Italy"},
-        {f"town {number}": "Italy" for number in range(999)},
-        7,
-    ],
+    ["facets.tsv", Path("facets.tsv"), {"Rome": "Italy"}, {f"town {number}": "Italy" for number in range(999)}, 7],
     ids=["name", "path", "mapping", "long mapping", "number"],
 )
 def test_the_error_for_other_input_says_how_to_give_pairs(tree):

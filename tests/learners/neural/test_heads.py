@@ -19,12 +19,7 @@ from longtail.learners.neural.modules.encoder import Encoded  # noqa: E402
 from longtail.learners.neural.modules.head import ScoredCandidates, Truth, are_own, log_odds_of  # noqa: E402
 from longtail.learners.neural.modules.losses import bce  # noqa: E402
 from longtail.learners.neural.modules.network import Network  # noqa: E402
-from longtail.learners.neural.modules.ranking import (  # noqa: E402
-    ClusteredRanking,
-    FlatRanking,
-    LabelVectors,
-    LabelWords,
-)
+from longtail.learners.neural.modules.ranking import ClusteredRanking, FlatRanking, LabelVectors, LabelWords  # noqa: E402
 from longtail.losses import grank_loss  # noqa: E402
 from longtail.weighting import PW, Weighting, get_weighting  # noqa: E402
 from tests.learners.rankings import assert_best  # noqa: E402

@@ -20,11 +20,12 @@ from numba.extending import intrinsic
 
 from longtail.kernels.hashing import GOLDEN
 from longtail.kernels.jit import kernel, kernel_with
+from longtail.kernels.types import Int32, Int64, UInt8, UInt64
 
-Bytes = npt.NDArray[np.uint8]
-Ids = npt.NDArray[np.int32]
-Offsets = npt.NDArray[np.int64]
-Packed = npt.NDArray[np.uint64]
+Bytes = UInt8
+Ids = Int32
+Offsets = Int64
+Packed = UInt64
 Int = int | np.int64
 
 _NO_WORD = 0
@@ -65,11 +66,7 @@ def character_tables(lowercase: bool) -> tuple[Bytes, npt.NDArray[np.uint32]]:
     tail = [0x80 | (codes >> np.uint32(6 * place) & 0x3F) for place in range(3)]
     by_code_point = np.select(
         [codes < 0x80, codes < 0x800, codes < 0x10000],
-        [
-            codes,
-            (0xC0 | codes >> 6) << 8 | tail[0],
-            (0xE0 | codes >> 12) << 16 | tail[1] << 8 | tail[0],
-        ],
+        [codes, (0xC0 | codes >> 6) << 8 | tail[0], (0xE0 | codes >> 12) << 16 | tail[1] << 8 | tail[0]],
         (0xF0 | codes >> 18) << 24 | tail[2] << 16 | tail[1] << 8 | tail[0],
     ).astype(np.uint32)
     in_word = np.zeros(len(codes), bool)

@@ -8,11 +8,10 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from longtail.kernels.jit import kernel, kernel_with
 from longtail.kernels.random import random_unit
-from longtail.kernels.types import Array, Float32, Float64, Int32, Int64
+from longtail.kernels.types import Array, Float32, Float64, Int32, Int64, UInt64
 from longtail.learners.training.row_adam import StepSize, adam_row
 
 _FAST = {"reassoc", "contract", "nsz", "arcp"}
@@ -42,7 +41,7 @@ def sample_entries(
     values: Float32,
     rows: Int64,
     keep: float,
-    state: npt.NDArray[np.uint64],
+    state: UInt64,
     begin: Int64,
     kept: Int32,
     weights: Float32,
@@ -108,13 +107,7 @@ def sort_by_feature(bags: Any, counts: Int64, out: Any) -> None:
 
 @kernel_with(fastmath=_FAST)
 def sum_bags(
-    indptr: Array,
-    indices: Int32,
-    values: Float32,
-    table: Float32,
-    first: int,
-    last: int,
-    out: Float32,
+    indptr: Array, indices: Int32, values: Float32, table: Float32, first: int, last: int, out: Float32
 ) -> None:
     """Set ``out[row - first]`` to the sum of value times table row over each row's entries."""
     width = table.shape[1]
@@ -137,13 +130,7 @@ def sum_bags(
 
 @kernel_with(fastmath=_FAST)
 def step_features(
-    entries: Any,
-    sum_gradients: Float32,
-    table: Any,
-    size: StepSize,
-    first: int,
-    last: int,
-    squares: Float64,
+    entries: Any, sum_gradients: Float32, table: Any, size: StepSize, first: int, last: int, squares: Float64
 ) -> Any:
     """Update the rows of a table that occur in a batch, and return the sum of their squared gradients.
 
@@ -185,14 +172,7 @@ def step_features(
 
 
 @kernel_with(fastmath=_FAST)
-def step_units(
-    rows: Int32,
-    unit_gradients: Float32,
-    table: Any,
-    size: StepSize,
-    first: int,
-    last: int,
-) -> Any:
+def step_units(rows: Int32, unit_gradients: Float32, table: Any, size: StepSize, first: int, last: int) -> Any:
     """Update rows of a table whose norms have no effect, and return the sum of their squared gradients.
 
     Parameters
@@ -227,14 +207,7 @@ def step_units(
 
 
 @kernel
-def adjacency_among(
-    indptr: Array,
-    indices: Int32,
-    values: Float32,
-    labels: Int32,
-    places: Int32,
-    out: Float32,
-) -> None:
+def adjacency_among(indptr: Array, indices: Int32, values: Float32, labels: Int32, places: Int32, out: Float32) -> None:
     """Copy the entries of a sparse square matrix between some of its columns, given without repetitions.
 
     Parameters

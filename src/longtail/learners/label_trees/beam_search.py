@@ -16,14 +16,7 @@ from longtail.kernels.lanes import LANES
 from longtail.kernels.rows import QueryRows
 from longtail.kernels.selection import insert
 from longtail.kernels.types import Array, Flags, Float32, Int32, Int64
-from longtail.learners.label_trees.chunks import (
-    Chunks,
-    close_panel,
-    open_panel,
-    score_block,
-    score_memory,
-    score_panel,
-)
+from longtail.learners.label_trees.chunks import Chunks, close_panel, open_panel, score_block, score_memory, score_panel
 from longtail.learners.linear.block_solver import SQUARED_HINGE
 
 _PANEL_COST = 0.5  # of writing out a feature of a block, in look-ups of a feature of a row

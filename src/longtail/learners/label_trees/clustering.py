@@ -90,13 +90,7 @@ def bisect_dense(points: Float32, order: Int32, bisections: Bisections, stop: UI
 
 @kernel
 def bisect_sparse(
-    indptr: Int64,
-    indices: Int32,
-    values: Float32,
-    n_features: int,
-    order: Int32,
-    bisections: Bisections,
-    stop: UInt8,
+    indptr: Int64, indices: Int32, values: Float32, n_features: int, order: Int32, bisections: Bisections, stop: UInt8
 ) -> None:
     """Same as `bisect_dense` for sparse points; the features of each range are renumbered."""
     begins, middles, ends, firsts, seconds = bisections
