@@ -16,7 +16,11 @@ from pathlib import Path
 import pytest
 import typer
 
+from longtail import JainPropensity
+from longtail.cli.arguments import parse_settings
 from longtail.cli.program import program
+from longtail.errors import InputError
+from longtail.recipes.compose import compose
 from tests.docs.pages import PAGES, ROOT, blocks, longtail_commands, name_of, transcript
 
 RESULTS = ROOT / "benchmarks" / "results"
@@ -66,7 +70,7 @@ def test_python_that_is_not_run_compiles_and_imports_what_exists(page):
 
 
 @each(PAGES)
-def test_commands_exist_with_their_options(page):
+def test_commands_exist_with_their_options_and_settings(page):
     for block in blocks(page):
         for arguments in longtail_commands(block.text) if block.language == "console" else []:
             command, words = typer.main.get_command(program), list(arguments)
@@ -75,9 +79,11 @@ def test_commands_exist_with_their_options(page):
                 assert name in command.commands, f"{page}:{block.line}: longtail {' '.join(arguments)}"
                 command = command.commands[name]
             try:
-                command.make_context(command.name, words)
-            except SystemExit:
-                pass  # --list and the like end the program at once
+                given = command.make_context(command.name, words).params
+                if command.name in ("train", "estimate") and given["recipe"].islower():
+                    compose(given["recipe"], parse_settings(given["settings"] or []), JainPropensity())
+            except (SystemExit, InputError):
+                pass  # --list and the like end the program at once; the reader's own files are not here
             except Exception as error:
                 raise AssertionError(f"{page}:{block.line}: longtail {' '.join(arguments)}: {error}") from error
 

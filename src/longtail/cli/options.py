@@ -90,7 +90,8 @@ OwnTree = Annotated[
     typer.Option(
         "--tree",
         metavar="FILE",
-        help="Your own label tree for a tree recipe: SKOS (.rdf, .nt, .ttl), JSON, or child<TAB>parent lines.",
+        help="Your own label tree for a tree recipe: SKOS (.rdf, .nt, .ttl), JSON, or lines of child and parent "
+        "(.tsv, .csv).",
     ),
 ]
 LabelTexts = Annotated[
@@ -123,7 +124,7 @@ Cluster = Annotated[
         "--cluster",
         metavar="auto|ADDRESS|local",
         help="Run on a Ray cluster: the one running on this machine (auto), the one at host:port, or a new one on "
-        "this machine (local). The result is the same.",
+        "this machine (local). The result is the same, for networks up to rounding.",
         show_default=False,
     ),
 ]
