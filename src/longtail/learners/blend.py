@@ -231,7 +231,7 @@ class Blend(Learner):
 
     def _check_joined(self, learners: Sequence[Learner]) -> None:
         if len(learners) < 2:
-            raise ParameterError("learners", list(learners), "must be two learners at least")
+            raise ParameterError("learners", list(learners), "must hold at least two learners")
         for part in learners:
             check_is_fitted(part, "n_labels_")
         if len({part.n_labels_ for part in learners}) > 1:
@@ -246,7 +246,7 @@ class Blend(Learner):
         if learners is None or not all(isinstance(part, Learner) for part in learners):
             raise ParameterError("learners", self.learners, "must be a sequence of learners")
         if len(self.learners) < 2:
-            raise ParameterError("learners", list(self.learners), "must be two learners at least")
+            raise ParameterError("learners", list(self.learners), "must hold at least two learners")
         self._check_weights(len(self.learners))
         for part in self.learners:
             part._check_parameters()

@@ -32,26 +32,26 @@ class Conductor:
     """
 
     def __init__(self) -> None:
-        self._kept: Any = None
-        self._wrong: Any = None
+        self._result: Any = None
+        self._error: Any = None
         self._is_over = False
 
-    def keep(self, value: Any) -> None:
+    def store_result(self, value: Any) -> None:
         """Store the result."""
-        self._kept = value
+        self._result = value
 
-    def complain(self, error: Any) -> None:
+    def report_error(self, error: Any) -> None:
         """Store an error; the first one is kept."""
-        if self._wrong is None:
-            self._wrong = error
+        if self._error is None:
+            self._error = error
 
-    def take(self) -> Any:
+    def result(self) -> Any:
         """Return the result."""
-        return self._kept
+        return self._result
 
-    def wrong(self) -> Any:
+    def error(self) -> Any:
         """Return the first error, if any."""
-        return self._wrong
+        return self._error
 
     def end(self) -> None:
         """Make all processes end."""
@@ -114,7 +114,7 @@ def run_together(
         with _begun(ray, order, n_cores()) as (conductor, run):
             lost = _watched(ray, conductor, run, is_stopped)
             if not lost:
-                result, opened = ray.get(conductor.take.remote())
+                result, opened = ray.get(conductor.result.remote())
                 block_file.count_as_opened(opened)
                 return own(result)
     raise InputError(
@@ -146,9 +146,9 @@ def _watched(ray: Any, conductor: Any, run: Any, is_stopped: Callable[[], bool])
     """Wait for the end of a training; return why it failed, or an empty string, and raise errors of its processes."""
     while True:
         ended, _ = ray.wait([run], timeout=_LOOKED_EVERY)
-        wrong = ray.get(conductor.wrong.remote())
-        if wrong is not None:
-            raise wrong.error() if isinstance(wrong, Refusal) else wrong
+        error = ray.get(conductor.error.remote())
+        if error is not None:
+            raise error.error() if isinstance(error, Refusal) else error
         if is_stopped():
             raise KeyboardInterrupt
         if ended:
@@ -169,16 +169,16 @@ def train_one(order: dict[str, Any]) -> None:
         with block_file.resumed_at(order["unfinished"]):
             found = getattr(owner, order["method"])(*arguments), block_file.opened()
     except LongtailError as error:
-        ray.get(conductor.complain.remote(Refusal.of(error)))
+        ray.get(conductor.report_error.remote(Refusal.of(error)))
         raise
     except Exception as error:
         if not _is_lost_contact(error):
-            ray.get(conductor.complain.remote(_sendable(error)))
+            ray.get(conductor.report_error.remote(_sendable(error)))
         raise
     finally:
         ended.set()
     if train.get_context().get_world_rank() == 0:
-        ray.get(conductor.keep.remote(found))
+        ray.get(conductor.store_result.remote(found))
 
 
 def _end_when_told(ray: Any, conductor: Any, ended: threading.Event) -> None:
