@@ -1,8 +1,8 @@
 """Reference rankings of every recipe on small data with fixed seeds, and the processor they were computed on.
 
-The rankings of linear learners, label trees, forests and their wrappers are those of commit 6a45b85, before the packages
-and parameters got their present names; those of embeddings and networks are later, since they got one generator and one
-row-wise Adam.
+The rankings of linear learners, label trees, forests and their wrappers are those of commit 6a45b85, before the
+packages and parameters got their present names; those of embeddings and networks are later, since they got one
+generator and one row-wise Adam.
 
 ``python tests/golden/rankings.py`` rewrites ``rankings.npz``: only for a change that should change a recipe's result.
 """

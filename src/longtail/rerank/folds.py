@@ -56,7 +56,7 @@ def split_folds(n_rows: int, folds: int, random_state: int) -> list[tuple[Int64,
     Examples
     --------
     >>> [held_out.tolist() for held_out, others in split_folds(4, 2, random_state=0)]
-    [[0, 3], [1, 2]]
+    [[0, 1], [2, 3]]
     """
     n_folds = max(min(folds, n_rows), 1)
     fold = np.random.default_rng(random_state).permutation(n_rows) % n_folds
