@@ -86,12 +86,14 @@ def test_training_and_prediction_take_a_fraction_of_the_data(data, learner, tmp_
     size = 8 * ROWS * VALUES / 1e6
     assert size / 2 > BUDGET, "not even the indices alone would fit"
     code = WORKER.format(learner=LEARNERS[learner])
-    arguments = [str(data / "small"), str(data / "large"), str(tmp_path / "model"), str(BUDGET * 10**6)]
+    arguments = [str(data / "small"), str(data / "large"), str(tmp_path / "model")]
     environment = {**os.environ, "MALLOC_ARENA_MAX": "1"}
-    done = subprocess.run(
-        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False, env=environment
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
+    for megabytes in (10**6, BUDGET):  # the first run compiles kernels, which takes memory too
+        done = subprocess.run(
+            [sys.executable, "-c", code, *arguments, str(megabytes * 10**6)],
+            capture_output=True, text=True, check=False, env=environment,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr[-3000:]
     found = json.loads(done.stdout.splitlines()[-1])
     assert found["grown"] <= BUDGET * 10**6
     assert found["hits"] > (0.9 if "InstanceForest" not in LEARNERS[learner] else 0.05)
