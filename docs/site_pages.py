@@ -24,6 +24,8 @@ ROOMS = (
     "longtail.losses", "longtail.weighting", "longtail.learners", "longtail.rerank", "longtail.store",
     "longtail.recipes", "longtail.report", "longtail.errors", "longtail.config",
 )  # fmt: skip
+INHERITED = ("predict", "predict_proba", "decision_function", "score", "parts", "find")
+"""Methods that all learners have from the mixins of their base class."""
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -72,7 +74,10 @@ def api_page(room: str) -> str:
         names = [name for name in names if name not in homes]
     first = ["Learner", *public_names("longtail")]
     for name in sorted(names, key=lambda name: (first.index(name) if name in first else len(first), name.lower())):
-        lines += ["", f"::: {room}.{name}", ""]
+        lines += ["", f"::: {room}.{name}"]
+        if name == "Learner":
+            lines += ["    options:", f"      inherited_members: [{', '.join(INHERITED)}]"]
+        lines.append("")
     return "\n".join(lines)
 
 
