@@ -24,8 +24,11 @@ ROOMS = (
     "longtail.losses", "longtail.weighting", "longtail.learners", "longtail.rerank", "longtail.store",
     "longtail.recipes", "longtail.report", "longtail.errors", "longtail.config",
 )  # fmt: skip
-INHERITED = ("predict", "predict_proba", "decision_function", "score", "parts", "find")
-"""Methods that all learners have from the mixins of their base class."""
+INHERITED = {
+    "Learner": ("predict", "predict_proba", "decision_function", "score", "parts", "find"),
+    "EmbeddingClassifier": ("embed", "similar"),
+}
+"""Methods that learners have from mixins, not from another class with a page."""
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -75,8 +78,8 @@ def api_page(room: str) -> str:
     first = ["Learner", *public_names("longtail")]
     for name in sorted(names, key=lambda name: (first.index(name) if name in first else len(first), name.lower())):
         lines += ["", f"::: {room}.{name}"]
-        if name == "Learner":
-            lines += ["    options:", f"      inherited_members: [{', '.join(INHERITED)}]"]
+        if name in INHERITED:
+            lines += ["    options:", f"      inherited_members: [{', '.join(INHERITED[name])}]"]
         lines.append("")
     return "\n".join(lines)
 
@@ -89,7 +92,7 @@ def cli_page() -> str:
         "# Command line", "",
         "Results go to standard output; progress bars, notes and errors go to standard error. TRAIN, TEST, INPUT and "
         "SOURCE are a file in any of the [formats](data-formats.md), or the name of a data set, with a split if it is "
-        "not the training rows: `debian-tags:test`. `longtail COMMAND --help` shows the same as this page.", "",
+        "not the training rows: `debian-tags:test`. `longtail COMMAND --help` shows the same options.", "",
         "| exit code | meaning |", "|---|---|",
         "| 0 | done |",
         "| 1 | internal error in longtail; `longtail --debug COMMAND` or `LONGTAIL_DEBUG=1` shows the traceback |",

@@ -84,3 +84,11 @@ def test_the_package_is_the_program():
     assert [done.returncode for done in shown] == [0, 0]
     assert "Usage: longtail update" in shown[0].stdout
     assert shown[0].stdout == shown[1].stdout
+
+
+@pytest.mark.parametrize("arguments", [("--help",), ("data", "--help")])
+def test_help_that_nobody_reads_is_no_error(arguments):
+    process = start(START, *arguments)
+    process.stdout.close()
+    assert process.wait(timeout=30) == 0
+    assert "Traceback" not in process.stderr.read()

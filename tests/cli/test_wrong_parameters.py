@@ -27,7 +27,11 @@ from longtail.recipes import find
             ["loss=a__b"],
             "loss must be a Loss or one of squared-hinge, hinge, logistic, zero-one, got 'a__b'.",
         ),
-        ("dismec", ["weighting.beta=0"], "weighting.beta is not a parameter of this recipe (did you mean weighting?)"),
+        (
+            "dismec",
+            ["weighting.beta=0"],
+            "weighting.beta is a parameter of weighting, which is None: set weighting, too",
+        ),
     ],
 )
 def test_wrong_parameters_are_refused_before_data_are_read(recipe, settings, sentence, tmp_path):

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import stat
 import sys
+import threading
 
 import pytest
 
@@ -138,3 +141,30 @@ def test_no_place_to_write(tmp_path):
 def test_split_suffix():
     assert split_suffix("a/b.txt.XZ") == ("a/b.txt", ".xz")
     assert split_suffix("a.gz/b") == ("a.gz/b", "")
+
+
+def test_a_device_is_written_to_and_not_replaced():
+    with pytest.raises(InputError, match="can't be written: No space left"), write_whole("/dev/full") as file:
+        file.write(b"x" * 100_000)
+    assert stat.S_ISCHR(os.stat("/dev/full").st_mode)
+
+
+def test_a_pipe_gets_what_is_written(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    got = []
+    reader = threading.Thread(target=lambda: got.append((tmp_path / "pipe").read_bytes()))
+    reader.start()
+    with write_whole(tmp_path / "pipe") as file:
+        file.write(b"hello")
+    reader.join()
+    assert got == [b"hello"]
+
+
+def test_a_link_stays_and_its_file_is_replaced(tmp_path):
+    (tmp_path / "real.txt").write_bytes(b"old")
+    (tmp_path / "link.txt").symlink_to("real.txt")
+    with write_whole(tmp_path / "link.txt") as file:
+        file.write(b"new")
+    assert (tmp_path / "link.txt").is_symlink()
+    assert (tmp_path / "real.txt").read_bytes() == b"new"
+    assert len(list(tmp_path.iterdir())) == 2

@@ -29,6 +29,12 @@ class OneLineErrors(TyperGroup):
             code = _report(error)
         except typer.Abort:
             code = show_error("Stopped.", INTERRUPTED)
+        except SystemExit as end:
+            if not isinstance(
+                end.__context__, BrokenPipeError
+            ):  # the reader of the help, such as head, has seen enough
+                raise
+            code = 0
         if standalone_mode:
             sys.exit(code or 0)
         return code

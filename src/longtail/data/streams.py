@@ -179,6 +179,8 @@ def _zstandard(what: str) -> Any:
 def write_whole(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """Open a file for writing, compressed by its suffix; it appears under its name only when it is complete.
 
+    Devices and pipes are written to as they are; a symbolic link stays, and the file that it leads to is replaced.
+
     Examples
     --------
     >>> import tempfile
@@ -189,21 +191,26 @@ def write_whole(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     b'hello'
     """
     path = os.fspath(path)
-    folder, name = os.path.split(path)
-    temporary = os.path.join(folder, f".{name}.{secrets.token_hex(4)}.part")
-    _clear_up(folder, name)
+    in_place = os.path.exists(path) and not os.path.isfile(path)
+    target = os.path.realpath(path) if os.path.islink(path) and not in_place else path
+    folder, name = os.path.split(target)
+    temporary = path if in_place else os.path.join(folder, f".{name}.{secrets.token_hex(4)}.part")
     try:
-        raw = open(temporary, "xb")  # noqa: SIM115 - closed below, before the rename
+        if not in_place:
+            _clear_up(folder, name)
+        raw = open(temporary, "wb" if in_place else "xb")  # noqa: SIM115 - closed below, before the rename
         locked(raw)
     except OSError as error:
         raise InputError(f"can't be written: {error.strerror or error}.", path=path) from None
     try:
         with raw, _compressing(raw, split_suffix(path)[1]) as file:
             yield file
-        os.replace(temporary, path)
+        if not in_place:
+            os.replace(temporary, target)
     except BaseException as error:
-        with suppress(OSError):
-            os.unlink(temporary)
+        if not in_place:
+            with suppress(OSError):
+                os.unlink(temporary)
         if isinstance(error, OSError):
             raise InputError(f"can't be written: {error.strerror or error}.", path=path) from None
         raise

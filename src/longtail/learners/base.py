@@ -163,7 +163,7 @@ class Learner(Validated, NestedMixin, PredictionMixin, WithJobs, BaseEstimator):
             which favours rare labels. 0 ranks by the learner's own scores, the default of most learners. Scores that
             may be negative, such as margins, are first mapped to numbers from 0 to 1.
         only, exclude : sequence of label ids, optional
-            Rank these labels alone, or all but these.
+            Labels to rank (`only`), or to leave out (`exclude`).
 
         Returns
         -------

@@ -225,6 +225,3 @@ ROW_METRICS: dict[str, Callable[[JudgedRows, Int64], Ratio]] = {
 
 PROPENSITY_SCORED = frozenset({"PSP", "PSnDCG", "PSnDCG_ratio", "PSR", "PSADG"})
 """Those of them that need inverse propensities."""
-
-LOSSES = frozenset({"Hamming"})
-"""Those of them where less is better."""

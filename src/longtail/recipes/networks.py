@@ -101,45 +101,33 @@ def _word_bag(propensity: PropensityLike) -> Learner:
 
 NETWORKS = (
     Recipe(
-        "xgrank",
-        "A transformer; label clusters are retrieved, and their labels ranked by a group-wise loss.",
-        _XGRANK,
-        _xgrank,
+        "xgrank", "A transformer; label clusters are retrieved, and their labels ranked by a group-wise loss.",
+        _XGRANK, _xgrank,
     ),
     *weighted_forms("xgrank", _xgrank, "for true labels, scaled to a mean of 1"),
     Recipe(
-        "xgrank-bce",
-        "xgrank with binary cross-entropy, as a baseline for its loss.",
-        _XGRANK,
-        partial(_xgrank, loss="bce"),
+        "xgrank-bce", "xgrank with binary cross-entropy, as a baseline for its loss.",
+        _XGRANK, partial(_xgrank, loss="bce"),
     ),
     Recipe(
-        "lightxml",
-        "A transformer with binary cross-entropy; the retriever of label clusters gives the negatives.",
-        _LIGHTXML,
-        _lightxml,
+        "lightxml", "A transformer with binary cross-entropy; the retriever of label clusters gives the negatives.",
+        _LIGHTXML, _lightxml,
     ),
     Recipe(
-        "attentionxml",
-        "A BiLSTM over words with label-wise attention; level by level for many labels.",
-        _ATTENTIONXML,
-        _attentionxml,
+        "attentionxml", "A BiLSTM over words with label-wise attention; level by level for many labels.",
+        _ATTENTIONXML, _attentionxml,
     ),
     *weighted_forms(
         "attentionxml", _attentionxml, "for true labels, scaled to a mean of 1; clusters by their own counts"
     ),
     Recipe(
-        "aplc-xlnet",
-        "A transformer with an adaptive head: rare labels in clusters, with ever smaller layers.",
-        _APLC,
-        _aplc,
+        "aplc-xlnet", "A transformer with an adaptive head: rare labels in clusters, with ever smaller layers.",
+        _APLC, _aplc,
     ),
     *weighted_forms("aplc-xlnet", _aplc, "for true labels, scaled in each cluster"),
     Recipe("xml-cnn", "Convolutions over words, max-pooled in eight parts of a text.", _XML_CNN, _xml_cnn),
     Recipe(
-        "word-bag",
-        "A weighted sum of word vectors, as in fastText: the network that takes minutes on a CPU.",
-        _FASTTEXT,
-        _word_bag,
+        "word-bag", "A weighted sum of word vectors, as in fastText: the network that takes minutes on a CPU.",
+        _FASTTEXT, _word_bag,
     ),
-)
+)  # fmt: skip

@@ -45,12 +45,23 @@ def configure(estimator: AnyEstimator, params: Mapping[str, Any], propensity: Pr
             try:
                 estimator.set_params(**{name: value})
             except (ValueError, AttributeError):
-                known = sorted(estimator.get_params())
-                listed = ", ".join(known) or "none"
-                raise ParameterError(
-                    given, value, f"is not a parameter of this recipe{did_you_mean(given, known)}: there are {listed}"
-                ) from None
+                raise _unknown(estimator, given, value) from None
     return estimator
+
+
+def _unknown(estimator: BaseEstimator, given: str, value: Any) -> ParameterError:
+    """Return the error for a parameter that is not there: what it is called now, what it needs, or what there is."""
+    from longtail.store.upgrades import present_names
+
+    params = estimator.get_params()
+    outer, _, last = given.rpartition("__")
+    if params.get(outer, estimator) is None:
+        return ParameterError(given, value, f"is a parameter of {outer}, which is None: set {outer}, too")
+    present = present_names(last)
+    renamed = [name for name in sorted(params) if name.rpartition("__")[2] in present]
+    hint = f" (it is called {renamed[0]} now)" if renamed else did_you_mean(given, params)
+    listed = ", ".join(sorted(params)) or "none"
+    return ParameterError(given, value, f"is not a parameter of this recipe{hint}: there are {listed}")
 
 
 def _encoder_like(present: Any, name: str) -> Any:

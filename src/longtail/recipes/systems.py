@@ -163,10 +163,8 @@ RECIPES = (
     ),
     *weighted_forms("dismec", _dismec, "for positive rows, against missing labels"),
     Recipe(
-        "parabel",
-        "Three balanced binary label trees with leaves of 100 labels, weights below 0.1 pruned.",
-        _PARABEL,
-        _parabel,
+        "parabel", "Three balanced binary label trees with leaves of 100 labels, weights below 0.1 pruned.",
+        _PARABEL, _parabel,
     ),
     weighted_forms("parabel", _parabel, "for positive rows, at leaves and at inner nodes")[0],
     Recipe(
@@ -181,16 +179,13 @@ RECIPES = (
     Recipe(
         "pfastrexml",
         "pfastxml reranked by the distance to the label centroids, alpha = 0.8, gamma = 30, for rare labels.",
-        _PFASTREXML,
-        _pfastrexml,
+        _PFASTREXML, _pfastrexml,
     ),
     Recipe("embedding", "Rows and labels embedded on one sphere, the labels of a row close to it.", _GLAS, _embedding),
     Recipe("glas", "embedding with label vectors regularised toward the co-occurrence of labels.", _GLAS, _glas),
     Recipe(
-        "glas+ranknet",
-        "glas reranked by RankNet, which is trained to rank rare labels higher.",
-        RANKNET,
-        wrapped("ranknet", _glas),
+        "glas+ranknet", "glas reranked by RankNet, which is trained to rank rare labels higher.",
+        RANKNET, wrapped("ranknet", _glas),
     ),
     *NETWORKS,
     _reranked("fastxml", _fastxml),
@@ -199,17 +194,14 @@ RECIPES = (
     Recipe(
         "taug+bonsai",
         "bonsai for the most frequent tenth of the labels, and another for the rest, trained on augmented rows.",
-        RANKNET,
-        wrapped("taug", _bonsai),
+        RANKNET, wrapped("taug", _bonsai),
     ),
     Recipe(
         "ranknet+taug+bonsai", "taug+bonsai reranked by RankNet.", RANKNET, wrapped("ranknet", wrapped("taug", _bonsai))
     ),
     Recipe(
-        "ips+bonsai",
-        "bonsai with scores multiplied by inverse propensities: the tail dial at 1.",
-        RANKNET,
-        wrapped("ips", _bonsai),
+        "ips+bonsai", "bonsai with scores multiplied by inverse propensities: the tail dial at 1.",
+        RANKNET, wrapped("ips", _bonsai),
     ),
     Recipe(
         "longtail-tail",
@@ -221,7 +213,6 @@ RECIPES = (
     Recipe(
         "longtail-tree",
         "A shallow tree that trains each leaf on the rows that the search reaches it with: for many labels.",
-        None,
-        _longtail_tree,
+        None, _longtail_tree,
     ),
-)
+)  # fmt: skip

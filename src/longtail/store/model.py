@@ -176,7 +176,7 @@ class Model:
             Position of the tail dial, from 0 to 1, with the propensities of the learner or else of the model. By
             default the learner's own position.
         only, exclude : sequence of label ids or names, optional
-            Rank these labels only, or all except these.
+            Labels to rank (`only`), or to leave out (`exclude`).
         probabilities : bool
             Return probabilities instead of scores, in the same order; the model must be calibrated.
         """

@@ -79,6 +79,18 @@ _CONVERTED: dict[str, Callable[[Any], Any]] = {
 }
 
 
+def present_names(name: str) -> set[str]:
+    """Return what a parameter of an earlier version is called now, in any class; empty if none was called so.
+
+    Examples
+    --------
+    >>> present_names("regularisation"), sorted(present_names("hidden"))
+    ({'C'}, ['hidden_layer_sizes', 'hidden_size'])
+    """
+    former = {**_RUN, "threads": "n_jobs"}
+    return {new for table in (former, *_RENAMED.values()) for old, new in table.items() if old == name and new}
+
+
 def upgraded(value: Any, version: int) -> Any:
     """Return the contents of a model of format `version` as the current version writes them.
 

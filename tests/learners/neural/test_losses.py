@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 torch = pytest.importorskip("torch", reason="the networks are trained with torch")
 
-from longtail.learners.neural.modules.losses import LOSSES, MARGIN, bce, dense_truth  # noqa: E402
+from longtail.learners.neural.modules.losses import MARGIN, NETWORK_LOSSES, bce, dense_truth  # noqa: E402
 from longtail.losses import GRank, Logistic, grank_loss  # noqa: E402
 
 
@@ -47,7 +47,7 @@ def by_hand(name, scores, truth, counted, costs):
     return np.array(rows)
 
 
-@pytest.mark.parametrize("name", list(LOSSES))
+@pytest.mark.parametrize("name", list(NETWORK_LOSSES))
 @pytest.mark.parametrize("with_costs", [False, True])
 @pytest.mark.parametrize("with_counted", [False, True])
 def test_losses_are_what_their_equations_say(name, with_costs, with_counted, drawn):
@@ -55,18 +55,18 @@ def test_losses_are_what_their_equations_say(name, with_costs, with_counted, dra
     use = counted if with_counted else np.ones_like(counted)
     weights = costs if with_costs else np.ones_like(costs)
     tensors = [torch.from_numpy(part) for part in (scores, truth)]
-    found = LOSSES[name](
+    found = NETWORK_LOSSES[name](
         *tensors, torch.from_numpy(counted) if with_counted else None, torch.from_numpy(costs) if with_costs else None
     )
     np.testing.assert_allclose(found, by_hand(name, scores, truth, use, weights), rtol=1e-6, atol=1e-12)
 
 
-@pytest.mark.parametrize("name", list(LOSSES))
+@pytest.mark.parametrize("name", list(NETWORK_LOSSES))
 def test_gradients_are_numeric_derivatives(name, drawn):
     scores, truth, counted, costs = drawn
     leaf = torch.from_numpy(scores).requires_grad_()
     others = torch.from_numpy(truth), torch.from_numpy(counted), torch.from_numpy(costs)
-    assert torch.autograd.gradcheck(lambda s: LOSSES[name](s, *others).sum(), (leaf,), eps=1e-7, atol=1e-5)
+    assert torch.autograd.gradcheck(lambda s: NETWORK_LOSSES[name](s, *others).sum(), (leaf,), eps=1e-7, atol=1e-5)
 
 
 def test_the_groups_of_grank_have_gradients_of_equal_sum(drawn):

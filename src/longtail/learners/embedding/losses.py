@@ -39,7 +39,7 @@ def _margin(step: EmbeddingScores, hardest: int | None = None) -> Tensor:
     return margin_loss(step.scores, places[:, None], weights[:, None], 1 - step.truth, step.margin, hardest).sum()
 
 
-LOSSES: dict[str, Callable[[EmbeddingScores], Tensor]] = {
+EMBEDDING_LOSSES: dict[str, Callable[[EmbeddingScores], Tensor]] = {
     "logistic": lambda step: binary_cross_entropy(step.scores * step.scale - step.shift, step.truth, step.costs).sum(),
     "softmax": lambda step: softmax_loss(step.scores * step.scale, step.truth, step.costs),
     "margin": _margin,

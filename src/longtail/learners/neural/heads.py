@@ -183,7 +183,7 @@ class RankingHead(Head):
 
     def build(self, level: Level, encoder: EncoderModule, loss: str, label_costs: LabelCosts | None) -> HeadModule:
         """Build it with or without clusters."""
-        from longtail.learners.neural.modules.losses import LOSSES
+        from longtail.learners.neural.modules.losses import NETWORK_LOSSES
         from longtail.learners.neural.modules.ranking import ClusteredRanking, FlatRanking, LabelVectors, LabelWords
 
         arrays, words = level.arrays, None
@@ -199,11 +199,11 @@ class RankingHead(Head):
             among = _rows_around(arrays, counts) if is_clustered and loss == "bce" else None
             vectors.begin_at(_tensor(_INITIAL_BIAS[loss] * begins.first_biases(counts, among)))
         if not is_clustered:
-            return FlatRanking(encoder.vector_width, vectors, float(self.dropout), LOSSES[loss], costs)
+            return FlatRanking(encoder.vector_width, vectors, float(self.dropout), NETWORK_LOSSES[loss], costs)
         above = None if label_costs is None else _cost_tensor(label_costs.costs(arrays["counts"]))
         module = ClusteredRanking(
             encoder.vector_width, vectors, _tensor(arrays["of_label"]), _tensor(arrays["members"]),
-            int(self.retrieved), float(self.dropout), LOSSES[loss],
+            int(self.retrieved), float(self.dropout), NETWORK_LOSSES[loss],
             loss == "bce", bool(self.ramp), costs, above,
         )  # fmt: skip
         if begins is not None:
@@ -275,17 +275,16 @@ class AttentionHead(Head):
     def build(self, level: Level, encoder: EncoderModule, loss: str, label_costs: LabelCosts | None) -> HeadModule:
         """Build the module of a level."""
         from longtail.learners.neural.modules.attention import LabelAttention
-        from longtail.learners.neural.modules.losses import LOSSES
+        from longtail.learners.neural.modules.losses import NETWORK_LOSSES
 
         hidden = [int(width) for width in self.hidden_layer_sizes]
         is_below = level.children is not None
         costs = _costs(label_costs, level)
         module = LabelAttention(
-            encoder.width, level.n_labels, hidden, LOSSES[loss], costs, multiplied=loss == "bce", sparse=is_below
-        )
-        if (
-            loss == "bce" and label_costs is not None and level.Y is not None
-        ):  # all labels share one bias: their mean share
+            encoder.width, level.n_labels, hidden, NETWORK_LOSSES[loss], costs, multiplied=loss == "bce",
+            sparse=is_below,
+        )  # fmt: skip
+        if loss == "bce" and label_costs is not None and level.Y is not None:  # all labels share one bias: their mean
             looked_at = level.n_labels
             if level.children is not None:
                 looked_at = min(looked_at, self.proposals() * int(level.children.shape[1]))

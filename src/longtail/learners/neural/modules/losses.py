@@ -40,7 +40,7 @@ def margin(
     return margin_loss(scores, places, weights / is_own.sum(dim=1, keepdim=True).clamp(min=1), others, MARGIN, hardest)
 
 
-LOSSES: dict[str, NetworkLoss] = {
+NETWORK_LOSSES: dict[str, NetworkLoss] = {
     "bce": bce,
     "grank": grank_loss,
     "margin": margin,
