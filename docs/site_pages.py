@@ -19,7 +19,7 @@ from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
-ROOMS = (
+PACKAGES = (
     "longtail", "longtail.data", "longtail.datasets", "longtail.features", "longtail.propensity", "longtail.metrics",
     "longtail.losses", "longtail.weighting", "longtail.learners", "longtail.rerank", "longtail.store",
     "longtail.recipes", "longtail.report", "longtail.errors", "longtail.config",
@@ -33,7 +33,7 @@ INHERITED = {
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the generated pages and the benchmark results to those in docs/."""
-    pages = {f"reference/api/{room.removeprefix('longtail.')}.md": api_page(room) for room in ROOMS}
+    pages = {f"reference/api/{package.removeprefix('longtail.')}.md": api_page(package) for package in PACKAGES}
     pages |= {"reference/cli.md": cli_page(), "reference/recipes.md": recipes_page()}
     pages["benchmarks/results/index.md"] = results_index()
     for name, text in pages.items():
@@ -56,20 +56,20 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     return markdown.replace(f"]({'../' * (depth + 1)}benchmarks/", f"]({'../' * depth}benchmarks/")
 
 
-def public_names(room: str) -> list[str]:
-    """What a room offers: its ``__all__``, or else what it defines."""
-    module = importlib.import_module(room)
-    defined = [name for name, thing in vars(module).items() if getattr(thing, "__module__", None) == room]
+def public_names(package: str) -> list[str]:
+    """What a package offers: its ``__all__``, or else what it defines."""
+    module = importlib.import_module(package)
+    defined = [name for name, thing in vars(module).items() if getattr(thing, "__module__", None) == package]
     return list(getattr(module, "__all__", None) or [name for name in defined if not name.startswith("_")])
 
 
-def api_page(room: str) -> str:
-    """One page of the API reference: every public name of a room, from its docstring."""
-    module = importlib.import_module(room)
-    names = [name for name in public_names(room) if name not in {"__version__", "datasets"}]
-    lines = [f"# {room}", "", inspect.getdoc(module) or "", ""]
-    if room == "longtail":
-        homes = {name: other for other in reversed(ROOMS[1:]) for name in public_names(other)}
+def api_page(package: str) -> str:
+    """One page of the API reference: every public name of a package, from its docstring."""
+    module = importlib.import_module(package)
+    names = [name for name in public_names(package) if name not in {"__version__", "datasets"}]
+    lines = [f"# {package}", "", inspect.getdoc(module) or "", ""]
+    if package == "longtail":
+        homes = {name: other for other in reversed(PACKAGES[1:]) for name in public_names(other)}
         lines += ["| name | |", "|---|---|"]
         for name in sorted((name for name in names if name in homes), key=str.lower):
             summary = (inspect.getdoc(getattr(module, name)) or "").split("\n\n")[0].replace("\n", " ")
@@ -77,7 +77,7 @@ def api_page(room: str) -> str:
         names = [name for name in names if name not in homes]
     first = ["Learner", *public_names("longtail")]
     for name in sorted(names, key=lambda name: (first.index(name) if name in first else len(first), name.lower())):
-        lines += ["", f"::: {room}.{name}"]
+        lines += ["", f"::: {package}.{name}"]
         if name in INHERITED:
             lines += ["    options:", f"      inherited_members: [{', '.join(INHERITED[name])}]"]
         lines.append("")

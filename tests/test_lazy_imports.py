@@ -34,7 +34,7 @@ finally:
     print("\\nLOADED", json.dumps(checked), *sys.modules)
 """
 OTHER_ROOMS = (
-    *(f"longtail.learners.{room}" for room in ("label_trees", "instance_trees", "embedding", "neural")),
+    *(f"longtail.learners.{package}" for package in ("label_trees", "instance_trees", "embedding", "neural")),
     "longtail.rerank.",
 )
 OTHER_LIBRARIES = {"matplotlib", "torch", "transformers", "tokenizers", "jinja2", "fastapi", "ray", "optuna", "faiss"}

@@ -138,8 +138,8 @@ def test_architecture_names_what_exists():
     for name in re.findall(r"`([a-z_]+(?:/[a-z_]+)*(?:/|\.py))`", text):
         base = ROOT if name.startswith(("tests/", "docs/", "src/")) else source
         assert (base / name).exists(), name
-    for room in (*ORDER[:-1],):
-        assert re.search(rf"`{room}(?:/|\.py)`", text), f"the room {room} is not described"
+    for package in (*ORDER[:-1],):
+        assert re.search(rf"`{package}(?:/|\.py)`", text), f"the package {package} is not described"
 
 
 def test_documentation_stays_short():

@@ -89,8 +89,7 @@ def tables() -> dict[str, PaperTable]:
         for table in content["tables"]:
             rows = tuple(
                 PaperRow(row["data"], row["method"], row["values"], row.get("remark", ""), tuple(row.get("broken", ())))
-                for row in content.get("rows", ())
-                if row["table"] == table["id"]
+                for row in table.get("rows", ())
             )
             key = f"{content['paper']}-{table['id']}"
             found[key] = PaperTable(key, paper, table["shows"], tuple(table["metrics"]), rows, table.get("note", ""))
