@@ -67,6 +67,15 @@ def test_the_history_of_version_2_has_the_present_names(name):
     assert "held_out" not in history
 
 
+@pytest.mark.parametrize("name", ["attention", "cnn", "word-bag"])
+def test_the_losses_of_version_2_have_the_present_names(name):
+    learner = Model.load(FIXTURES / "model-v2" / name).learner
+    assert isinstance(learner, TextLearner)
+    for network in (learner.learner, learner.learner_):
+        assert isinstance(network, NeuralClassifier)
+        assert (network.loss, network.cache_frozen) == ("logistic", True)
+
+
 def test_parameters_of_a_registered_class_are_renamed_as_those_of_its_base_class():
     @register
     class OldSubclass(OneVsRest):

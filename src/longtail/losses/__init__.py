@@ -13,10 +13,10 @@ from longtail.losses.corrected import (
 )
 from longtail.losses.grank import GRank, grank_loss
 from longtail.losses.hinge import Hinge
-from longtail.losses.logistic import Logistic, binary_cross_entropy
+from longtail.losses.logistic import Logistic, gated_logistic_loss, logistic_loss
 from longtail.losses.margin_form import MarginForm, margin_form
-from longtail.losses.ranking_margin import margin_loss
-from longtail.losses.registry import LOSSES, get_loss
+from longtail.losses.ranking_margin import margin_loss, negative_mining_loss
+from longtail.losses.registry import LOSSES, TORCH_LOSSES, TorchLoss, TorchLossName, get_loss
 from longtail.losses.softmax import softmax_loss
 from longtail.losses.squared_hinge import SquaredHinge
 from longtail.losses.zero_one import ZeroOne
@@ -24,6 +24,7 @@ from longtail.losses.zero_one import ZeroOne
 __all__ = [
     "LOSSES",
     "ORDERS",
+    "TORCH_LOSSES",
     "Corrected",
     "GRank",
     "Hinge",
@@ -36,13 +37,17 @@ __all__ = [
     "Rebalanced",
     "SquaredHinge",
     "Surrogate",
+    "TorchLoss",
+    "TorchLossName",
     "Unbiased",
     "UnbiasedRebalanced",
     "ZeroOne",
-    "binary_cross_entropy",
+    "gated_logistic_loss",
     "get_loss",
     "grank_loss",
+    "logistic_loss",
     "margin_form",
     "margin_loss",
+    "negative_mining_loss",
     "softmax_loss",
 ]

@@ -61,21 +61,19 @@ class GRank(BaseEstimator):
 
 
 def grank_loss(scores: Tensor, truth: Tensor, counted: Tensor | None = None, costs: Tensor | None = None) -> Tensor:
-    """Return the loss of each row, in torch; sums stay logarithms, so that no exponential overflows.
+    """Group-wise ranking loss of each row, ln(1 + sum over negatives of e^s times sum over positives of c e^-s).
+
+    `GRank` in torch; sums stay logarithms, so that no exponential overflows.
 
     Parameters
     ----------
-    scores, truth : Tensor, shape (rows, labels)
-        `truth` is 1 for the labels of a row and 0 for the others.
-    counted : Tensor of bool, optional
-        Which entries count; all by default.
-    costs : Tensor, optional
-        Cost of each label where it is true.
+    scores, truth, counted, costs
+        As of every loss in `TORCH_LOSSES`.
 
     Examples
     --------
     >>> import torch
-    >>> grank_loss(torch.tensor([[2.0, 0.0, 0.0]]), torch.tensor([[1, 0, 0]]))
+    >>> grank_loss(torch.tensor([[2.0, 0.0, 0.0]]), torch.tensor([[1.0, 0.0, 0.0]]))
     tensor([0.2395])
     """
     from torch.nn.functional import softplus

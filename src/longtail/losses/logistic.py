@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import inf, log
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +12,8 @@ from longtail.losses.base import WWW_2021, Floats, MarginLoss, floats
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+Reduction = Literal["mean", "sum", "none"]
 
 
 class Logistic(MarginLoss):
@@ -59,45 +61,79 @@ class Logistic(MarginLoss):
         return np.where(inside == a, _x_ln_x(inside) + _x_ln_x(1.0 - inside), inf)
 
 
-def binary_cross_entropy(scores: Tensor, truth: Tensor, costs: Tensor | float = 1.0) -> Tensor:
-    """Logistic loss of each entry, in torch: -cost log p for true labels and -log(1 - p) for the others.
+def logistic_loss(
+    scores: Tensor,
+    truth: Tensor,
+    counted: Tensor | None = None,
+    costs: Tensor | None = None,
+    *,
+    reduction: Reduction = "mean",
+) -> Tensor:
+    """Logistic loss of each row, or binary cross-entropy, in torch.
+
+    A true label costs c ln(1 + e^-s), any other ln(1 + e^s); their mean over the labels of the row that count.
 
     Parameters
     ----------
-    scores, truth : Tensor, shape (rows, labels)
-        Log-odds, and 1 for the labels of a row, 0 for the others.
-    costs : Tensor or float
-        Cost of each label where it is true.
+    scores, truth, counted, costs
+        As of every loss in `TORCH_LOSSES`.
+    reduction : {"mean", "sum", "none"}
+        Over the labels of a row; "none" returns the loss of each entry, of shape (rows, labels).
 
     Examples
     --------
     >>> import torch
-    >>> binary_cross_entropy(torch.tensor([[0.0, 2.0]]), torch.tensor([[1.0, 0.0]]), costs=3.0)
+    >>> scores, truth = torch.tensor([[0.0, 2.0]]), torch.tensor([[1.0, 0.0]])
+    >>> logistic_loss(scores, truth)
+    tensor([1.4100])
+    >>> logistic_loss(scores, truth, costs=torch.tensor([3.0, 1.0]), reduction="none")
     tensor([[2.0794, 2.1269]])
     """
     from torch.nn.functional import softplus
 
-    plain = softplus(scores)
-    return plain + truth * ((plain - scores) * costs - plain)
+    others = softplus(scores)
+    own = others - scores if costs is None else (others - scores) * costs
+    return _reduced(others + truth * (own - others), counted, reduction)
 
 
-def product_cross_entropy(gate: Tensor, inside: Tensor, truth: Tensor, costs: Tensor | float = 1.0) -> Tensor:
-    """Binary cross-entropy of a product of two probabilities, given by log-odds, computed in log space.
+def gated_logistic_loss(
+    gates: Tensor, scores: Tensor, truth: Tensor, counted: Tensor | None = None, costs: Tensor | None = None
+) -> Tensor:
+    """Mean logistic loss of each row where the probability of a label is a product, that of its gate times its own.
+
+    Both are given as log-odds and multiplied in log space, so that no small probability is lost.
+
+    Parameters
+    ----------
+    gates : Tensor, shape (rows, 1)
+        Log-odds of the gate that the labels share.
+    scores, truth, counted, costs
+        As of every loss in `TORCH_LOSSES`.
 
     Examples
     --------
     >>> import torch
-    >>> gate, inside = torch.tensor([[0.0]]), torch.tensor([[0.0]])  # 1/2 times 1/2
-    >>> product_cross_entropy(gate, inside, torch.tensor([[1.0]])).exp()
-    tensor([[4.]])
+    >>> gate, score = torch.tensor([[0.0]]), torch.tensor([[0.0]])  # 1/2 times 1/2
+    >>> gated_logistic_loss(gate, score, torch.tensor([[1.0]])).exp()
+    tensor([4.])
     """
     import torch
     from torch.nn.functional import softplus
 
-    missed = softplus(-gate) + softplus(-inside)  # -log p
-    wide = gate.expand_as(inside)
-    none = missed - torch.stack([-wide, -inside, -wide - inside]).logsumexp(dim=0)  # -log(1 - p)
-    return none + truth * (missed * costs - none)
+    own = softplus(-gates) + softplus(-scores)  # -log p
+    wide = gates.expand_as(scores)
+    others = own - torch.stack([-wide, -scores, -wide - scores]).logsumexp(dim=0)  # -log(1 - p)
+    return _reduced(others + truth * ((own if costs is None else own * costs) - others), counted, "mean")
+
+
+def _reduced(each: Tensor, counted: Tensor | None, reduction: Reduction) -> Tensor:
+    """Mean or sum over the labels that count of each row."""
+    if reduction == "none":
+        return each if counted is None else each * counted
+    total = (each if counted is None else each * counted).sum(dim=1)
+    if reduction == "sum":
+        return total
+    return total / (each.shape[1] if counted is None else counted.sum(dim=1).clamp(min=1))
 
 
 def _sigmoid(x: Floats) -> Floats:

@@ -10,7 +10,7 @@ from longtail.recipes.settings import weighting_named
 
 if TYPE_CHECKING:
     from longtail.learners import Learner
-    from longtail.learners.neural.neural_classifier import LossName
+    from longtail.losses import TorchLossName
 
 _XGRANK = (
     "Xiong, Li, Duan and Du: Towards Extreme Multi-label Text Classification Through Group-wise Label Ranking. 2022."
@@ -31,7 +31,7 @@ _FASTTEXT = "Joulin, Grave, Bojanowski and Mikolov: Bag of Tricks for Efficient 
 _XML_CNN = "Liu, Chang, Wu and Yang: Deep Learning for Extreme Multi-label Text Classification. SIGIR 2017."
 
 
-def _xgrank(propensity: PropensityLike, weighting: str | None = None, loss: LossName = "grank") -> Learner:
+def _xgrank(propensity: PropensityLike, weighting: str | None = None, loss: TorchLossName = "grank") -> Learner:
     """Return XGrank with the constants of the paper; its backbones are three times as large as this one.
 
     With GRank, rows are weighted by the square root of their number of labels, so that those with many are not
@@ -52,7 +52,7 @@ def _lightxml(propensity: PropensityLike) -> Learner:
 
     return NeuralClassifier(
         encoder=Pretrained("minilm", layers=5),
-        head=RankingHead(embedding_dim=512, texts=False, cluster_size=100, retrieved=75, ramp=False), loss="bce",
+        head=RankingHead(embedding_dim=512, texts=False, cluster_size=100, retrieved=75, ramp=False), loss="logistic",
         learning_rate=1e-4, head_learning_rate=1e-3, warmup_fraction=0.1, batch_size=16, average_from=0.5,
     )  # fmt: skip
 
@@ -62,9 +62,9 @@ def _attentionxml(propensity: PropensityLike, weighting: str | None = None) -> L
 
     return NeuralClassifier(
         encoder=BiLSTM(hidden_size=256, dropout=0.2, state_dropout=0.5),
-        head=AttentionHead(hidden_layer_sizes=(256,)), loss="bce", weighting=weighting_named(weighting, propensity),
-        learning_rate=1e-3, head_learning_rate=1e-3, warmup_fraction=0.02, weight_decay=0.0, batch_size=40, epochs=15,
-        average_from=0.5,
+        head=AttentionHead(hidden_layer_sizes=(256,)), loss="logistic",
+        weighting=weighting_named(weighting, propensity), learning_rate=1e-3, head_learning_rate=1e-3,
+        warmup_fraction=0.02, weight_decay=0.0, batch_size=40, epochs=15, average_from=0.5,
     )  # fmt: skip
 
 
@@ -72,9 +72,9 @@ def _aplc(propensity: PropensityLike, weighting: str | None = None) -> Learner:
     from longtail.learners import AdaptiveHead, NeuralClassifier, Pretrained
 
     return NeuralClassifier(
-        encoder=Pretrained("minilm", layers=1), head=AdaptiveHead(n_clusters=2, hidden_size=768, shrink=2), loss="bce",
-        weighting=weighting_named(weighting, propensity), learning_rate=5e-5, head_learning_rate=2e-3, batch_size=12,
-        epochs=8,
+        encoder=Pretrained("minilm", layers=1), head=AdaptiveHead(n_clusters=2, hidden_size=768, shrink=2),
+        loss="logistic", weighting=weighting_named(weighting, propensity), learning_rate=5e-5, head_learning_rate=2e-3,
+        batch_size=12, epochs=8,
     )  # fmt: skip
 
 
@@ -83,7 +83,7 @@ def _xml_cnn(propensity: PropensityLike) -> Learner:
 
     return NeuralClassifier(
         encoder=CNN(n_filters=128, kernel_sizes=(2, 4, 8), pool_chunks=8, hidden_size=512, dropout=0.25),
-        head=RankingHead(embedding_dim=512, texts=False, cluster_size=None), loss="bce",
+        head=RankingHead(embedding_dim=512, texts=False, cluster_size=None), loss="logistic",
         learning_rate=1e-3, head_learning_rate=1e-3, warmup_fraction=0.02, weight_decay=0.0, batch_size=64, epochs=15,
     )  # fmt: skip
 
@@ -93,7 +93,7 @@ def _word_bag(propensity: PropensityLike) -> Learner:
 
     return NeuralClassifier(
         encoder=WordBag(embedding_dim=512, dropout=0.3),
-        head=RankingHead(embedding_dim=512, texts=False, cluster_size=None), loss="bce",
+        head=RankingHead(embedding_dim=512, texts=False, cluster_size=None), loss="logistic",
         learning_rate=6e-3, head_learning_rate=6e-3, warmup_fraction=0.05, weight_decay=0.0, batch_size=128,
         micro_batch_size=128, epochs=14,
     )  # fmt: skip
@@ -107,7 +107,7 @@ NETWORKS = (
     *weighted_forms("xgrank", _xgrank, "for true labels, scaled to a mean of 1"),
     Recipe(
         "xgrank-bce", "xgrank with binary cross-entropy, as a baseline for its loss.",
-        _XGRANK, partial(_xgrank, loss="bce"),
+        _XGRANK, partial(_xgrank, loss="logistic"),
     ),
     Recipe(
         "lightxml", "A transformer with binary cross-entropy; the retriever of label clusters gives the negatives.",

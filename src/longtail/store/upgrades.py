@@ -43,6 +43,7 @@ _RENAMED: dict[str, dict[str, str | None]] = {
         "warm_up": "warmup_fraction",
         "clip": "max_grad_norm",
         "checks": "evals_per_epoch",
+        "keep_frozen": "cache_frozen",
     },
     "RankNet": {
         **_RUN,
@@ -73,6 +74,7 @@ _RENAMED: dict[str, dict[str, str | None]] = {
     "AttentionHead": {"candidates": "top_k", "hidden": "hidden_layer_sizes"},
     "AdaptiveHead": {"clusters": "n_clusters", "hidden": "hidden_size"},
 }
+_RENAMED_VALUES: dict[str, dict[str, dict[Any, Any]]] = {"NeuralClassifier": {"loss": {"bce": "logistic"}}}
 _CONVERTED: dict[str, Callable[[Any], Any]] = {
     "keep": lambda keep: 1 - keep,
     "ngrams": lambda longest: {"tuple": [1, longest]},
@@ -98,6 +100,8 @@ def upgraded(value: Any, version: int) -> Any:
     --------
     >>> upgraded({"object": "Tfidf", "params": {"ngrams": 2, "lowercase": True}}, 2)
     {'object': 'Tfidf', 'params': {'ngram_range': {'tuple': [1, 2]}, 'lowercase': True}}
+    >>> upgraded({"object": "NeuralClassifier", "params": {"loss": "bce", "keep_frozen": False}}, 2)
+    {'object': 'NeuralClassifier', 'params': {'loss': 'logistic', 'cache_frozen': False}}
     """
     if version >= 3:
         return value
@@ -110,6 +114,10 @@ def upgraded(value: Any, version: int) -> Any:
         bases = reversed(class_of(inside["object"]).__mro__)  # of a registered class too
         renamed = {old: new for base in bases for old, new in _RENAMED.get(base.__name__, {}).items()}
         inside["params"] = _params(renamed, inside["params"])
+        for base in class_of(inside["object"]).__mro__:
+            for name, values in _RENAMED_VALUES.get(base.__name__, {}).items():
+                if isinstance(inside["params"].get(name), str):
+                    inside["params"][name] = values.get(inside["params"][name], inside["params"][name])
         history = inside.get("state", {}).get("history_", {}).get("dict", {})
         if "held_out" in history:
             history["validation"] = history.pop("held_out")

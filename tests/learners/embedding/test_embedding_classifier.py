@@ -18,6 +18,7 @@ from longtail.errors import InputError, ParameterError
 from longtail.kernels.augmentation import Augmentation
 from longtail.learners.embedding import training
 from longtail.learners.training.averaging import WindowAverage
+from longtail.losses import TORCH_LOSSES
 from longtail.weighting import InversePropensity
 from tests.learners.contract import MatrixContract, assert_same, small_data
 
@@ -74,7 +75,7 @@ class TestContractWithAnIndex(MatrixContract):
             assert set(np.unique(top.labels[top.labels >= 0])) == set(np.unique(whole.labels[kept]))
 
 
-@pytest.mark.parametrize("loss", ["logistic", "softmax", "margin", "negative-mining"])
+@pytest.mark.parametrize("loss", TORCH_LOSSES)
 def test_every_loss_learns(loss):
     X, Y = small_data(n_rows=400)
     learner = small(loss=loss, epochs=10).fit(X[:300], Y[:300])
@@ -459,7 +460,7 @@ def test_shards_and_threads_change_nothing():
     assert_same(tops[0], tops[2])
 
 
-@pytest.mark.parametrize("loss", ["logistic", "softmax", "margin", "negative-mining"])
+@pytest.mark.parametrize("loss", TORCH_LOSSES)
 def test_steps_without_any_label(loss):
     X, Y = small_data()
     empty = sp.csr_array(Y.shape, dtype=np.float32)

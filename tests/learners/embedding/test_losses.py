@@ -7,7 +7,8 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the embeddings are trained with torch")
 
-from longtail.learners.embedding.losses import EMBEDDING_LOSSES, EmbeddingScores  # noqa: E402
+from longtail.learners.embedding.losses import EmbeddingScores, embedding_loss  # noqa: E402
+from longtail.losses import TORCH_LOSSES  # noqa: E402
 
 TRUTH = np.array([[1, 0, 1, 0, 0], [0, 1, 0, 0, 0], [0, 0, 0, 0, 0]], np.float64)
 CHOSEN = np.array([2, 1, -1])
@@ -22,7 +23,7 @@ def scores():
 
 def loss_of(name, scores, costs=COSTS, scale=SCALE, shift=SHIFT):
     tensors = [torch.as_tensor(part) for part in (scores, TRUTH, CHOSEN, costs, np.array([scale]), np.array([shift]))]
-    return EMBEDDING_LOSSES[name](EmbeddingScores(*tensors, MARGIN, MINED))
+    return embedding_loss(name, EmbeddingScores(*tensors, MARGIN, MINED)).sum()
 
 
 def logistic(scores):
@@ -53,15 +54,26 @@ def negative_mining(scores):
     return sum(COSTS[CHOSEN[row]] * np.sort(violations(scores, row))[-MINED:].sum() for row in (0, 1))
 
 
-FORMULAS = {"logistic": logistic, "softmax": softmax, "margin": margin, "negative-mining": negative_mining}
+def grank(scores):
+    above = (TRUTH * COSTS * np.exp(-SCALE * scores)).sum(axis=1)
+    return np.log1p(((1 - TRUTH) * np.exp(SCALE * scores)).sum(axis=1) * above).sum()
 
 
-@pytest.mark.parametrize("name", EMBEDDING_LOSSES)
+FORMULAS = {
+    "logistic": logistic,
+    "grank": grank,
+    "softmax": softmax,
+    "margin": margin,
+    "negative-mining": negative_mining,
+}
+
+
+@pytest.mark.parametrize("name", TORCH_LOSSES)
 def test_values(name, scores):
     assert float(loss_of(name, scores)) == pytest.approx(FORMULAS[name](scores))
 
 
-@pytest.mark.parametrize("name", EMBEDDING_LOSSES)
+@pytest.mark.parametrize("name", TORCH_LOSSES)
 def test_gradients(name, scores):
     leaf = torch.as_tensor(scores).requires_grad_()
     loss_of(name, leaf).backward()
@@ -73,7 +85,7 @@ def test_gradients(name, scores):
         assert float(leaf.grad[place]) == pytest.approx(slope, abs=1e-5)
 
 
-@pytest.mark.parametrize("name", EMBEDDING_LOSSES)
+@pytest.mark.parametrize("name", TORCH_LOSSES)
 def test_a_row_without_labels_has_no_positive_part(name, scores):
     other = scores.copy()
     other[2] += 0.1

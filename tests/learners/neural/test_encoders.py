@@ -220,7 +220,7 @@ def test_keeping_what_frozen_layers_made_hardly_changes_the_training(pretrained,
     learner.set_params(precision=precision)
     kept = learner.fit(X, Y).history_["loss"]
     again = clone(learner).set_params(n_jobs=1).fit(X, Y).history_["loss"]
-    plain = clone(learner).set_params(keep_frozen=False).fit(X, Y).history_["loss"]
+    plain = clone(learner).set_params(cache_frozen=False).fit(X, Y).history_["loss"]
     np.testing.assert_array_equal(again, kept)
     np.testing.assert_allclose(plain, kept, rtol=0.02)
 

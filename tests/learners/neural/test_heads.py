@@ -16,11 +16,10 @@ from longtail.learners.neural.heads import LabelCosts  # noqa: E402
 from longtail.learners.neural.modules.adaptive import AdaptiveClusters  # noqa: E402
 from longtail.learners.neural.modules.attention import LabelAttention  # noqa: E402
 from longtail.learners.neural.modules.encoder import Encoded  # noqa: E402
-from longtail.learners.neural.modules.head import ScoredCandidates, Truth, are_own, log_odds_of  # noqa: E402
-from longtail.learners.neural.modules.losses import bce  # noqa: E402
+from longtail.learners.neural.modules.head import ScoredCandidates, Truth, are_own, dense_truth, log_odds_of  # noqa: E402
 from longtail.learners.neural.modules.network import Network  # noqa: E402
 from longtail.learners.neural.modules.ranking import ClusteredRanking, FlatRanking, LabelVectors, LabelWords  # noqa: E402
-from longtail.losses import grank_loss  # noqa: E402
+from longtail.losses import grank_loss, logistic_loss  # noqa: E402
 from longtail.weighting import PW, Weighting, get_weighting  # noqa: E402
 from tests.learners.rankings import assert_best  # noqa: E402
 
@@ -104,7 +103,7 @@ def test_flat_ranking_is_an_inner_product(encoded, truth):
         np.testing.assert_allclose(head.log_odds(encoded, torch.tensor([2, 0])), scores[:, [2, 0]], rtol=1e-4)
 
 
-@pytest.mark.parametrize("loss", [bce, grank_loss])
+@pytest.mark.parametrize("loss", [logistic_loss, grank_loss])
 @pytest.mark.parametrize("ramp", [False, True])
 def test_retriever_and_ranker(encoded, truth, loss, ramp):
     """Three clusters, of which two are looked into, and those of the true labels in any case."""
@@ -112,7 +111,7 @@ def test_retriever_and_ranker(encoded, truth, loss, ramp):
     members = torch.tensor([[0, 1, -1], [2, 3, 4], [5, 6, -1]])
     costs, cluster_costs = torch.rand(L) + 0.5, torch.rand(3) + 0.5
     head = ClusteredRanking(
-        WIDTH, label_vectors(True), of_label, members, 2, 0.0, loss, loss is bce, ramp, costs, cluster_costs
+        WIDTH, label_vectors(True), of_label, members, 2, 0.0, loss, loss is logistic_loss, ramp, costs, cluster_costs
     )
     with torch.no_grad():
         above = head.retrieve(encoded.vector)
@@ -136,8 +135,9 @@ def test_retriever_and_ranker(encoded, truth, loss, ramp):
     wanted = []
     for row in range(N):
         best = above[row].argsort(descending=True)[:2].tolist()
+        multiplied = loss is logistic_loss
         chances = {
-            int(label): (sigmoid(float(above[row, c])) if loss is bce else 1.0) * sigmoid(float(below[row, label]))
+            int(label): (sigmoid(float(above[row, c])) if multiplied else 1.0) * sigmoid(float(below[row, label]))
             for c in best for label in members[c] if label >= 0
         }  # fmt: skip
         assert set(retrieved[row][retrieved[row] >= 0].tolist()) == set(chances)
@@ -146,7 +146,7 @@ def test_retriever_and_ranker(encoded, truth, loss, ramp):
 
 
 def test_attention_sees_the_states_a_label_looks_at(encoded, truth):
-    head = LabelAttention(WIDTH, L, (4, 3), bce, None, multiplied=True, sparse=False)
+    head = LabelAttention(WIDTH, L, (4, 3), logistic_loss, None, multiplied=True, sparse=False)
     looks = head.looks.weight.detach().numpy()
     scores = np.empty((N, L))
     for row in range(N):
@@ -159,11 +159,11 @@ def test_attention_sees_the_states_a_label_looks_at(encoded, truth):
             scores[row, label] = (head.out.weight.detach().numpy() @ seen + head.out.bias.detach().numpy())[0]
     with torch.no_grad():
         np.testing.assert_allclose(head.log_odds(encoded, torch.arange(L)), scores, rtol=1e-4, atol=1e-6)
-        wanted = bce(torch.from_numpy(scores), matrix().double(), None, None)
+        wanted = logistic_loss(torch.from_numpy(scores), matrix().double(), None, None)
         np.testing.assert_allclose(head.loss(encoded, truth, 1.0, None), wanted, rtol=1e-4)
         labels = torch.tensor([[3, 0, -1], [6, 2, 1], [0, 1, 2], [5, -1, -1]])
         above = -torch.rand(N, 3)
-        below = LabelAttention(WIDTH, L, (4, 3), bce, None, multiplied=True, sparse=True)
+        below = LabelAttention(WIDTH, L, (4, 3), logistic_loss, None, multiplied=True, sparse=True)
         below.load_state_dict(head.state_dict())
         top = below.ranked(encoded, 3, ALL, ScoredCandidates(labels, above))
         loss = below.loss(encoded, truth, 1.0, ScoredCandidates(labels, above))
@@ -266,10 +266,10 @@ def test_costs_of_gated_labels_are_scaled_in_each_cluster():
     tokens = TokenRows(sp.csr_array(np.ones((120, 3), np.float32)))
     (level,) = head.levels(tokens, rows, None, 0)
     encoder = CNN(n_filters=4, hidden_size=8).build(tokens, 3)
-    made = head.build(level, encoder, "bce", LabelCosts(Rarity(), 120))
+    made = head.build(level, encoder, "logistic", LabelCosts(Rarity(), 120))
     assert made.order.tolist() == [1, 2, 3, 0]  # costs 1, 2 | 3, 6
     np.testing.assert_allclose(made.costs, [4 / 3, 8 / 3, 4 / 3, 8 / 3], rtol=1e-6)
-    plain = head.build(level, encoder, "bce", LabelCosts(get_weighting(None), 120))
+    plain = head.build(level, encoder, "logistic", LabelCosts(get_weighting(None), 120))
     assert plain.costs is None
     # Gates open for the 30 of 120 rows with a rare label; of these 30, 20 and 10 have each.
     biases = [60.5 / 60.5, 30.5 / 90.5, 30.5 / 90.5]
@@ -285,7 +285,9 @@ def test_the_bias_that_all_labels_share_begins_at_their_mean_share():
     Y = sp.csr_array(sp.vstack([Y, sp.csr_array((20, 5))]))
     head = AttentionHead(hidden_layer_sizes=(4,))
     (level,) = head.levels(rows, Y, None, 0)
-    made = head.build(level, CNN(n_filters=4, hidden_size=8).build(rows, 3), "bce", LabelCosts(get_weighting(None), 40))
+    made = head.build(
+        level, CNN(n_filters=4, hidden_size=8).build(rows, 3), "logistic", LabelCosts(get_weighting(None), 40)
+    )
     assert float(made.out.bias.detach().sigmoid()) == pytest.approx(30.5 / 201, rel=1e-5)
 
 
@@ -298,7 +300,7 @@ def test_an_untrained_head_of_probabilities_says_how_frequent_labels_are(cluster
     (level,) = head.levels(rows, Y, None, 0)
     encoder = CNN(n_filters=4, hidden_size=8).build(rows, 4)
     encoded = Encoded(torch.zeros(1, 1, 8), torch.ones(1, 1, dtype=torch.bool), torch.zeros(1, 8))
-    made = head.build(level, encoder, "bce", LabelCosts(get_weighting(None), 500)).eval()
+    made = head.build(level, encoder, "logistic", LabelCosts(get_weighting(None), 500)).eval()
     made.project.bias.data.zero_()
     with torch.no_grad():
         found = made.log_odds(encoded, torch.arange(6)).sigmoid()[0].numpy()
@@ -333,3 +335,9 @@ def test_a_ranking_begins_near_the_best_scores_that_know_nothing_of_a_row():
         level, CNN(n_filters=4, hidden_size=8).build(rows, 4), "margin", LabelCosts(get_weighting(None), 3000)
     )
     assert not others.vectors.bias.weight.any()
+
+
+def test_true_labels_as_a_matrix():
+    Y = sp.csr_array(np.array([[0, 1, 1], [0, 0, 0], [1, 0, 0]]))
+    found = dense_truth(torch.from_numpy(Y.indptr.astype(np.int64)), torch.from_numpy(Y.indices.astype(np.int64)), 3)
+    np.testing.assert_array_equal(found, Y.toarray())

@@ -118,7 +118,7 @@ def test_every_learner_learns_a_tiny_batch_by_heart(head, encoder, tiny_texts):
     texts, Y = tiny_texts
     if HEADS[head].reads_states and not ENCODERS[encoder].has_states:
         pytest.skip("attention needs places to look at")
-    for loss in ("bce", "grank") if head != "gates" else ("bce",):
+    for loss in HEADS[head].losses[:3]:
         learner = NeuralClassifier(
             encoder=ENCODERS[encoder],
             head=HEADS[head],
@@ -347,7 +347,7 @@ def test_models_are_kept_whole(tmp_path):
         {"device": "cuda:7"},
         {"device": "mps"},
         {"micro_batch_size": 0},
-        {"keep_frozen": "yes"},
+        {"cache_frozen": "yes"},
         {"head": RankingHead(flat_below=-1)},
         {"head": AttentionHead(), "label_texts": ["a"] * 12},
         {"head": RankingHead(texts=2)},

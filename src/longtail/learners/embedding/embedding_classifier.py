@@ -15,7 +15,6 @@ from longtail.kernels.arrays import unit_rows
 from longtail.kernels.augmentation import Augmentation, with_copies
 from longtail.learners.cost import TrainingCost
 from longtail.learners.embedding.adjacency import Adjacency
-from longtail.learners.embedding.losses import LossName
 from longtail.learners.embedding.network import Activation, folded
 from longtail.learners.embedding.ranking import EmbeddingRanker
 from longtail.learners.embedding.regularisers import Regulariser, Sampling
@@ -26,6 +25,7 @@ from longtail.learners.platt import fit_platt
 from longtail.learners.rows import digest_of
 from longtail.learners.training.averaging import Weights, WindowAverage
 from longtail.learners.training.fit import Schedule, fit, time_steps
+from longtail.losses import TORCH_LOSSES, TorchLossName
 from longtail.metrics import evaluate
 from longtail.runtime.checkpoint import Checkpoint
 from longtail.runtime.library_threads import one_torch_thread, require_torch
@@ -59,9 +59,10 @@ class EmbeddingClassifier(EmbeddingRanker):
         Widths of layers with ReLU below the embedding.
     activation : {"relu", "linear"}
         Activation of the embedding. "linear" without hidden layers is a linear map.
-    loss : {"logistic", "softmax", "margin", "negative-mining"}
-        Logistic loss of each label of a step; softmax over the labels of the step; the margin loss of equation 1 of
-        the paper, with one sampled true label per row; or the same with hard negatives only.
+    loss : {"logistic", "grank", "softmax", "margin", "negative-mining"}
+        One of `longtail.losses.TORCH_LOSSES`, over the labels of a step: logistic loss of each label; group-wise
+        ranking loss; softmax; the margin loss of equation 1 of the paper, with one sampled true label per row; or the
+        same with hard negatives only.
     margin : float
         For "margin" and "negative-mining".
     n_hard_negatives : int
@@ -153,7 +154,7 @@ class EmbeddingClassifier(EmbeddingRanker):
         "validation_fraction": Number(low=0, below=1),
         "activation": OneOf(*get_args(Activation)),
         "precision": OneOf(*get_args(Precision)),
-        "loss": OneOf(*get_args(LossName)),
+        "loss": OneOf(*TORCH_LOSSES),
         "regulariser": Optional(OneOf(*get_args(Regulariser))),
         "search": OneOf(*get_args(Search)),
         "sampling": OneOf(*get_args(Sampling)),
@@ -170,7 +171,7 @@ class EmbeddingClassifier(EmbeddingRanker):
         embedding_dim: int = 512,
         hidden_layer_sizes: Sequence[int] = (),
         activation: Activation = "relu",
-        loss: LossName = "logistic",
+        loss: TorchLossName = "logistic",
         margin: float = 0.3,
         n_hard_negatives: int = 10,
         n_negatives: int = 4096,

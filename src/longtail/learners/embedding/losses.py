@@ -1,26 +1,21 @@
-"""Losses of embeddings by name, each the sum over the rows of a step, on inner products of rows and labels."""
+"""Losses of embeddings, of the inner products of the rows and labels of a step."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from longtail.losses.logistic import binary_cross_entropy
-from longtail.losses.ranking_margin import margin_loss
-from longtail.losses.softmax import softmax_loss
+from longtail.losses import TORCH_LOSSES, TorchLossName
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-LossName = Literal["logistic", "softmax", "margin", "negative-mining"]
 
 
 class EmbeddingScores(NamedTuple):
     """Scores of a step, and all that losses need.
 
     `scores` and `truth` have the shape (rows, labels), and `truth` is 1 for the labels of a row. `sampled` is the
-    column of one true label per row, -1 for a row without labels, which then counts 0. `costs` are those of true
-    labels, and `scale` and `shift` turn inner products into log-odds.
+    column of one true label per row, -1 for a row without labels. `costs` are those of true labels, and `scale` and
+    `shift` turn inner products into log-odds.
     """
 
     scores: Tensor
@@ -33,15 +28,21 @@ class EmbeddingScores(NamedTuple):
     n_hard_negatives: int
 
 
-def _margin(step: EmbeddingScores, hardest: int | None = None) -> Tensor:
-    places = step.sampled.clamp(min=0)
-    weights = step.costs[places] * (step.sampled >= 0)
-    return margin_loss(step.scores, places[:, None], weights[:, None], 1 - step.truth, step.margin, hardest).sum()
+def embedding_loss(name: TorchLossName, step: EmbeddingScores) -> Tensor:
+    """Return the loss of each row of a step.
 
-
-EMBEDDING_LOSSES: dict[str, Callable[[EmbeddingScores], Tensor]] = {
-    "logistic": lambda step: binary_cross_entropy(step.scores * step.scale - step.shift, step.truth, step.costs).sum(),
-    "softmax": lambda step: softmax_loss(step.scores * step.scale, step.truth, step.costs),
-    "margin": _margin,
-    "negative-mining": lambda step: _margin(step, step.n_hard_negatives),
-}
+    The margin losses take inner products and one sampled true label per row, as the paper; the others take scaled
+    inner products and all true labels. The logistic loss is summed over the labels of the step.
+    """
+    loss = TORCH_LOSSES[name]
+    if name == "logistic":
+        log_odds = step.scores * step.scale - step.shift
+        return loss(log_odds, step.truth, None, step.costs, reduction="sum")
+    if name not in ("margin", "negative-mining"):
+        return loss(step.scores * step.scale, step.truth, None, step.costs)
+    options: dict[str, Any] = {"margin": step.margin}
+    if name == "negative-mining":
+        options["n_hard_negatives"] = step.n_hard_negatives
+    sampled = step.sampled[:, None]
+    truth = step.truth.new_zeros(step.truth.shape).scatter_(1, sampled.clamp(min=0), (sampled >= 0).to(step.truth))
+    return loss(step.scores, truth, (step.truth == 0) | (truth > 0), step.costs, **options)

@@ -27,7 +27,7 @@ from longtail.learners.embedding.bags import (
     step_units,
     sum_bags,
 )
-from longtail.learners.embedding.losses import EMBEDDING_LOSSES, EmbeddingScores
+from longtail.learners.embedding.losses import EmbeddingScores, embedding_loss
 from longtail.learners.embedding.network import FIRST_SPREAD, column_squares, embed, first_parameters
 from longtail.learners.embedding.regularisers import BETWEEN_LABELS, gravity
 from longtail.learners.training.averaging import Weights
@@ -264,7 +264,7 @@ class TrainableEmbedding:
             float(settings.margin),
             settings.n_hard_negatives,
         )
-        loss = EMBEDDING_LOSSES[settings.loss](scored) / n
+        loss = embedding_loss(settings.loss, scored).sum() / n
         regularisation = torch.zeros(())
         if settings.regulariser == "gravity" and batch.weights.any():
             regularisation = gravity(scored.scores, torch.from_numpy(batch.weights)) / n

@@ -75,4 +75,4 @@ def _check_disk(size: int) -> None:
     free = shutil.disk_usage(directory).free
     if size > free:
         needed = f"needs {size / 1e9:.1f} GB in {directory}, which has {free / 1e9:.1f}"
-        raise ParameterError("keep_frozen", True, f"{needed}: set TMPDIR to another place, or keep_frozen to False")
+        raise ParameterError("cache_frozen", True, f"{needed}: set TMPDIR to another place, or cache_frozen to False")

@@ -15,6 +15,7 @@ from sklearn.base import BaseEstimator
 from longtail.kernels.types import Array, Float32, Int64
 from longtail.learners.neural.batches import TokenRows
 from longtail.learners.neural.clusters import LabelClusters, cluster_labels
+from longtail.losses import TORCH_LOSSES, TorchLossName
 from longtail.validation import Boolean, Constraint, Integer, Integers, Number, Optional, Validated
 from longtail.weighting import Weighting
 
@@ -28,7 +29,7 @@ Arrays = dict[str, Array]
 
 _WORD = re.compile(r"\w+")
 
-_INITIAL_BIAS = {"bce": 1.0, "grank": 0.75}
+_INITIAL_BIAS = {"logistic": 1.0, "grank": 0.75}
 """Initial biases as a share of the labels' log-odds.
 
 Among scores that are equal for all rows these have about the least loss. For GRank the best share is between 1, where
@@ -96,7 +97,7 @@ class Head(Validated, BaseEstimator):
     `reads_texts` is true if it uses the texts of labels, `reads_states` if it uses the states of tokens.
     """
 
-    losses: tuple[str, ...] = ("bce", "grank", "margin", "negative-mining")
+    losses: tuple[TorchLossName, ...] = tuple(TORCH_LOSSES)
     reads_texts: bool = False
     reads_states: bool = False
 
@@ -105,7 +106,9 @@ class Head(Validated, BaseEstimator):
         """Plan the networks from training rows, the highest level first."""
 
     @abstractmethod
-    def build(self, level: Level, encoder: EncoderModule, loss: str, label_costs: LabelCosts | None) -> HeadModule:
+    def build(
+        self, level: Level, encoder: EncoderModule, loss: TorchLossName, label_costs: LabelCosts | None
+    ) -> HeadModule:
         """Build the module of a level; `label_costs` is None if it won't be trained."""
 
     def proposals(self) -> int:
@@ -116,8 +119,8 @@ class Head(Validated, BaseEstimator):
 class RankingHead(Head):
     """Inner products of text and label vectors, of all labels or of those in retrieved clusters.
 
-    With clusters this is the head of X-GRank (loss "grank") and of LightXML (loss "bce"): a retriever scores clusters,
-    and a ranker the labels in the best ones; both are trained together.
+    With clusters this is the head of X-GRank (loss "grank") and of LightXML (loss "logistic"): a retriever scores
+    clusters, and a ranker the labels in the best ones; both are trained together.
 
     Parameters
     ----------
@@ -181,9 +184,10 @@ class RankingHead(Head):
             arrays["word_indptr"], arrays["words"] = _words_of(label_texts)
         return [Level(arrays, Y, Y.shape[1])]
 
-    def build(self, level: Level, encoder: EncoderModule, loss: str, label_costs: LabelCosts | None) -> HeadModule:
+    def build(
+        self, level: Level, encoder: EncoderModule, loss: TorchLossName, label_costs: LabelCosts | None
+    ) -> HeadModule:
         """Build it with or without clusters."""
-        from longtail.learners.neural.modules.losses import NETWORK_LOSSES
         from longtail.learners.neural.modules.ranking import ClusteredRanking, FlatRanking, LabelVectors, LabelWords
 
         arrays, words = level.arrays, None
@@ -196,15 +200,15 @@ class RankingHead(Head):
         begins = label_costs if loss in _INITIAL_BIAS and level.Y is not None else None
         if begins is not None:
             counts = _counts(level)
-            among = _rows_around(arrays, counts) if is_clustered and loss == "bce" else None
+            among = _rows_around(arrays, counts) if is_clustered and loss == "logistic" else None
             vectors.begin_at(_tensor(_INITIAL_BIAS[loss] * begins.first_biases(counts, among)))
         if not is_clustered:
-            return FlatRanking(encoder.vector_width, vectors, float(self.dropout), NETWORK_LOSSES[loss], costs)
+            return FlatRanking(encoder.vector_width, vectors, float(self.dropout), TORCH_LOSSES[loss], costs)
         above = None if label_costs is None else _cost_tensor(label_costs.costs(arrays["counts"]))
         module = ClusteredRanking(
             encoder.vector_width, vectors, _tensor(arrays["of_label"]), _tensor(arrays["members"]),
-            int(self.retrieved), float(self.dropout), NETWORK_LOSSES[loss],
-            loss == "bce", bool(self.ramp), costs, above,
+            int(self.retrieved), float(self.dropout), TORCH_LOSSES[loss],
+            loss == "logistic", bool(self.ramp), costs, above,
         )  # fmt: skip
         if begins is not None:
             module.retrieve.bias.data.copy_(_tensor(_INITIAL_BIAS[loss] * begins.first_biases(arrays["counts"])))
@@ -272,19 +276,21 @@ class AttentionHead(Head):
             found.insert(0, Level({}, clusters.indicator(level.Y), len(clusters.labels)))
         return found
 
-    def build(self, level: Level, encoder: EncoderModule, loss: str, label_costs: LabelCosts | None) -> HeadModule:
+    def build(
+        self, level: Level, encoder: EncoderModule, loss: TorchLossName, label_costs: LabelCosts | None
+    ) -> HeadModule:
         """Build the module of a level."""
         from longtail.learners.neural.modules.attention import LabelAttention
-        from longtail.learners.neural.modules.losses import NETWORK_LOSSES
 
         hidden = [int(width) for width in self.hidden_layer_sizes]
         is_below = level.children is not None
         costs = _costs(label_costs, level)
         module = LabelAttention(
-            encoder.width, level.n_labels, hidden, NETWORK_LOSSES[loss], costs, multiplied=loss == "bce",
+            encoder.width, level.n_labels, hidden, TORCH_LOSSES[loss], costs, multiplied=loss == "logistic",
             sparse=is_below,
         )  # fmt: skip
-        if loss == "bce" and label_costs is not None and level.Y is not None:  # all labels share one bias: their mean
+        if loss == "logistic" and label_costs is not None and level.Y is not None:
+            # All labels share one bias: the log-odds of the mean label.
             looked_at = level.n_labels
             if level.children is not None:
                 looked_at = min(looked_at, self.proposals() * int(level.children.shape[1]))
@@ -316,7 +322,7 @@ class AdaptiveHead(Head):
     AdaptiveHead(n_clusters=3)
     """
 
-    losses = ("bce",)
+    losses = ("logistic",)
 
     _constraints: ClassVar[Mapping[str, Constraint]] = {
         "n_clusters": Integer(1),
@@ -339,7 +345,9 @@ class AdaptiveHead(Head):
         ends = np.unique(np.round(np.arange(1, parts + 1) * Y.shape[1] / parts).astype(np.int64))
         return [Level({"order": order, "ends": ends}, Y, Y.shape[1])]
 
-    def build(self, level: Level, encoder: EncoderModule, loss: str, label_costs: LabelCosts | None) -> HeadModule:
+    def build(
+        self, level: Level, encoder: EncoderModule, loss: TorchLossName, label_costs: LabelCosts | None
+    ) -> HeadModule:
         """Build the module."""
         from longtail.learners.neural.modules.adaptive import AdaptiveClusters
 

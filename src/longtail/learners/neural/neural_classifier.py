@@ -26,6 +26,7 @@ from longtail.learners.platt import fit_platt
 from longtail.learners.rows import digest_of
 from longtail.learners.training.averaging import RunningAverage, Weights
 from longtail.learners.training.fit import Schedule, fit, time_steps
+from longtail.losses import TORCH_LOSSES, TorchLossName
 from longtail.metrics import evaluate
 from longtail.runtime.library_threads import require_torch
 from longtail.runtime.memory import check_room, resident_memory
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
     from longtail.learners.neural.ranking import Stack
     from longtail.learners.neural.training import Proposed
 
-LossName = Literal["bce", "grank", "margin", "negative-mining"]
 Precision = Literal["float32", "bfloat16"]
 
 _CALIBRATION_ROWS, _CALIBRATION_CUTOFF, _LEAST_SLOPE = 2000, 50, 0.01
@@ -70,8 +70,9 @@ class NeuralClassifier(NeuralRanker):
         `Pretrained`, `BiLSTM`, `CNN` or `WordBag`; by default ``Pretrained("minilm")``.
     head : Head, optional
         `RankingHead`, `AttentionHead` or `AdaptiveHead`; by default ``RankingHead()``.
-    loss : {"bce", "grank", "margin", "negative-mining"}
-        Binary cross-entropy of each label; the group-wise ranking loss of X-GRank; or the margin losses of GLaS.
+    loss : {"logistic", "grank", "softmax", "margin", "negative-mining"}
+        One of `longtail.losses.TORCH_LOSSES`: binary cross-entropy of each label; the group-wise ranking loss of
+        X-GRank; softmax over labels; or the margin losses of GLaS.
     weighting : Weighting or str, optional
         Per-label costs, for instance ``PW()`` or ``"pw-cb"``, scaled to mean 1, or in each cluster of `AdaptiveHead`
         to the number of clusters. Clusters of labels have costs from their own counts.
@@ -105,7 +106,7 @@ class NeuralClassifier(NeuralRanker):
     average_from : float
         Share of the epochs after which weights are averaged over all later evaluations (stochastic weight averaging);
         1 for never.
-    keep_frozen : bool
+    cache_frozen : bool
         Whether frozen layers of the encoder run once over all rows instead of in every epoch, on a CPU, with their
         output in a temporary file of 2 bytes x tokens x width.
     precision : {"float32", "bfloat16"}
@@ -153,9 +154,9 @@ class NeuralClassifier(NeuralRanker):
         "validation_fraction": Number(low=0, below=1),
         "average_from": Number(low=0, high=1),
         "row_power": Number(low=0, high=1),
-        "loss": OneOf(*get_args(LossName)),
+        "loss": OneOf(*TORCH_LOSSES),
         "precision": OneOf(*get_args(Precision)),
-        "keep_frozen": Boolean(),
+        "cache_frozen": Boolean(),
     }
 
     _gives_probabilities = True
@@ -165,7 +166,7 @@ class NeuralClassifier(NeuralRanker):
         *,
         encoder: Encoder | None = None,
         head: Head | None = None,
-        loss: LossName = "bce",
+        loss: TorchLossName = "logistic",
         weighting: Weighting | str | None = None,
         row_power: float = 0.0,
         label_texts: Sequence[str] | None = None,
@@ -182,7 +183,7 @@ class NeuralClassifier(NeuralRanker):
         evals_per_epoch: int = 1,
         patience: int = 5,
         average_from: float = 1.0,
-        keep_frozen: bool = True,
+        cache_frozen: bool = True,
         precision: Precision = "float32",
         device: str = "auto",
         random_state: int = 0,
@@ -207,7 +208,7 @@ class NeuralClassifier(NeuralRanker):
         self.evals_per_epoch = evals_per_epoch
         self.patience = patience
         self.average_from = average_from
-        self.keep_frozen = keep_frozen
+        self.cache_frozen = cache_frozen
         self.precision = precision
         self.device = device
         self.random_state = random_state

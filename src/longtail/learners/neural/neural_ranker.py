@@ -20,6 +20,7 @@ from longtail.learners.neural.batches import TokenRows
 from longtail.learners.neural.encoders import Encoder
 from longtail.learners.neural.heads import Arrays, Head, Level
 from longtail.learners.neural.quantising import from_int8, to_int8, with_int8_products
+from longtail.losses import TorchLossName
 from longtail.runtime.tensors import Tensors
 from longtail.topk import TopK
 
@@ -36,7 +37,7 @@ class NeuralRanker(Learner):
 
     encoder: Encoder | None
     head: Head | None
-    loss: str
+    loss: TorchLossName
     device: str
 
     _stored: ClassVar[tuple[str, ...]] = (

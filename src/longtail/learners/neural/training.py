@@ -78,7 +78,7 @@ class TrainableNetwork:
         rng = np.random.default_rng([self.settings.random_state, epoch])
         self._batches = bucketed(self.rows.lengths, self.settings.batch_size, rng)
         is_alone = self.n_processes == 1 and self.network.device.type == "cpu"
-        if self._frozen is None and is_alone and self.settings.keep_frozen and self.network.encoder.is_split:
+        if self._frozen is None and is_alone and self.settings.cache_frozen and self.network.encoder.is_split:
             self._frozen = FrozenStates(self.network.encoder, self.rows, self._use_half)
 
     def training_step(self, step: int) -> TrainingStep:

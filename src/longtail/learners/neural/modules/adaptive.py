@@ -12,9 +12,8 @@ from torch.nn.functional import logsigmoid, softplus
 
 from longtail.kernels.types import Flags
 from longtail.learners.neural.modules.encoder import Dropout, Encoded
-from longtail.learners.neural.modules.head import HeadModule, ScoredCandidates, Truth, log_odds_of, top_of
-from longtail.learners.neural.modules.losses import dense_truth
-from longtail.losses.logistic import binary_cross_entropy, product_cross_entropy
+from longtail.learners.neural.modules.head import HeadModule, ScoredCandidates, Truth, dense_truth, log_odds_of, top_of
+from longtail.losses import gated_logistic_loss, logistic_loss
 from longtail.topk import TopK
 
 
@@ -82,9 +81,10 @@ class AdaptiveClusters(HeadModule):
         is_active = torch.stack([part.any(dim=1) for part in parts], dim=1) if parts else own.new_zeros((len(own), 0))
         # The head: labels of its own, and the gates of clusters that hold no true label.
         gates = softplus(outputs[:, first:]) * ~is_active.bool()
-        labels = binary_cross_entropy(outputs[:, :first], own[:, :first], self._costs(0, first))
+        costs = self._costs(0, first)
+        labels = logistic_loss(outputs[:, :first], own[:, :first], None, costs, reduction="sum")
         counted = first + (~is_active.bool()).sum(dim=1)
-        total = (labels.sum(dim=1) + gates.sum(dim=1)) / counted.clamp(min=1)
+        total = (labels + gates.sum(dim=1)) / counted.clamp(min=1)
         # The other clusters: labels behind a gate, for the rows with a true label in the cluster.
         for number, part in enumerate(parts):
             rows = torch.nonzero(is_active[:, number])[:, 0]
@@ -92,7 +92,7 @@ class AdaptiveClusters(HeadModule):
                 continue
             begin, end = self.ends[number], self.ends[number + 1]
             gate, inside = outputs[rows, first + number][:, None], self.tails[number](hidden[rows])
-            each = product_cross_entropy(gate, inside, part[rows], self._costs(begin, end)).mean(dim=1)
+            each = gated_logistic_loss(gate, inside, part[rows], None, self._costs(begin, end))
             total = total.index_add(0, rows, each)
         return total / (1 + is_active.sum(dim=1))
 
@@ -117,5 +117,5 @@ class AdaptiveClusters(HeadModule):
         found: Tensor = self.dropout(self.project(encoded.vector).relu())
         return found
 
-    def _costs(self, begin: int, end: int) -> Tensor | float:
-        return 1.0 if self.costs is None else self.costs[begin:end]
+    def _costs(self, begin: int, end: int) -> Tensor | None:
+        return None if self.costs is None else self.costs[begin:end]

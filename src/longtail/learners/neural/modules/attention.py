@@ -15,12 +15,13 @@ from longtail.learners.neural.modules.head import (
     ScoredCandidates,
     Truth,
     are_own,
+    dense_truth,
     log_odds_of,
     table,
     top_of,
     top_of_some,
 )
-from longtail.learners.neural.modules.losses import NetworkLoss, dense_truth
+from longtail.losses import TorchLoss
 from longtail.topk import TopK
 
 
@@ -38,13 +39,13 @@ class LabelAttention(HeadModule):
         width: int,
         n_labels: int,
         hidden: Sequence[int],
-        loss: NetworkLoss,
+        loss: TorchLoss,
         costs: Tensor | None,
         multiplied: bool,
         sparse: bool,
     ) -> None:
         super().__init__()
-        self.n_labels, self.sparse, self.measure, self.multiplied = n_labels, sparse, loss, multiplied
+        self.n_labels, self.sparse, self.loss_function, self.multiplied = n_labels, sparse, loss, multiplied
         self.looks = table(n_labels, width, (2 / (n_labels + width)) ** 0.5, sparse)
         widths = [width, *hidden]
         layers = [nn.Linear(below, above) for below, above in pairwise(widths)]
@@ -58,10 +59,10 @@ class LabelAttention(HeadModule):
         """Return the loss over all labels, or over the candidates of each row."""
         if candidates is None:
             scores = self._scores(encoded, self.looks.weight)
-            return self.measure(scores, dense_truth(*truth, self.n_labels), None, self.costs)
+            return self.loss_function(scores, dense_truth(*truth, self.n_labels), None, self.costs)
         labels = candidates.labels
         costs = None if self.costs is None else self.costs[labels.clamp(min=0)]
-        return self.measure(self._some(encoded, labels), are_own(labels, truth), labels >= 0, costs)
+        return self.loss_function(self._some(encoded, labels), are_own(labels, truth), labels >= 0, costs)
 
     def ranked(self, encoded: Encoded, k: int, allowed: Flags, candidates: ScoredCandidates | None) -> TopK:
         """Return the k best of all labels, or of the candidates."""

@@ -90,6 +90,15 @@ def log_odds_of(log_probabilities: Tensor) -> Tensor:
     return below - torch.log(-torch.expm1(below))
 
 
+def dense_truth(indptr: Tensor, labels: Tensor, n_labels: int) -> Tensor:
+    """Return the labels of rows, given as CSR arrays, as a matrix of 0 and 1."""
+    n = len(indptr) - 1
+    rows = torch.repeat_interleave(torch.arange(n, device=labels.device), indptr.diff())
+    found = torch.zeros((n, n_labels), device=labels.device)
+    found[rows, labels] = 1
+    return found
+
+
 def are_own(labels: Tensor, truth: Truth) -> Tensor:
     """Return 1 where a label of a row is one of its true ones, else 0."""
     n = len(labels)

@@ -15,12 +15,13 @@ from longtail.learners.neural.modules.head import (
     ScoredCandidates,
     Truth,
     are_own,
+    dense_truth,
     log_odds_of,
     table,
     top_of,
     top_of_some,
 )
-from longtail.learners.neural.modules.losses import NetworkLoss, dense_truth
+from longtail.losses import TorchLoss
 from longtail.topk import TopK
 
 
@@ -90,17 +91,17 @@ class FlatRanking(HeadModule):
     costs: Tensor | None
 
     def __init__(
-        self, vector_width: int, vectors: LabelVectors, dropout: float, loss: NetworkLoss, costs: Tensor | None
+        self, vector_width: int, vectors: LabelVectors, dropout: float, loss: TorchLoss, costs: Tensor | None
     ) -> None:
         super().__init__()
-        self.vectors, self.measure, self.dropout = vectors, loss, Dropout(dropout)
+        self.vectors, self.loss_function, self.dropout = vectors, loss, Dropout(dropout)
         self.project = nn.Linear(vector_width, vectors.dimensions)
         self.n_labels = vectors.own.num_embeddings
         self.register_buffer("costs", costs, persistent=False)
 
     def loss(self, encoded: Encoded, truth: Truth, progress: float, candidates: ScoredCandidates | None) -> Tensor:
         """Return the loss over all labels."""
-        return self.measure(self._scores(encoded), dense_truth(*truth, self.n_labels), None, self.costs)
+        return self.loss_function(self._scores(encoded), dense_truth(*truth, self.n_labels), None, self.costs)
 
     def ranked(self, encoded: Encoded, k: int, allowed: Flags, candidates: ScoredCandidates | None) -> TopK:
         """Return the k best of all labels."""
@@ -137,14 +138,14 @@ class ClusteredRanking(HeadModule):
         members: Tensor,
         retrieved: int,
         dropout: float,
-        loss: NetworkLoss,
+        loss: TorchLoss,
         multiplied: bool,
         ramp: bool,
         costs: Tensor | None,
         cluster_costs: Tensor | None,
     ) -> None:
         super().__init__()
-        self.vectors, self.measure, self.multiplied, self.ramp = vectors, loss, multiplied, ramp
+        self.vectors, self.loss_function, self.multiplied, self.ramp = vectors, loss, multiplied, ramp
         self.dropout = Dropout(dropout)
         self.n_labels, self.retrieved = vectors.own.num_embeddings, min(retrieved, len(members))
         self.retrieve = nn.Linear(vector_width, len(members))
@@ -160,7 +161,7 @@ class ClusteredRanking(HeadModule):
         scores = self.retrieve(vector)
         # The retriever: all clusters are scored, those with a true label are true.
         own = dense_truth(truth.indptr, self.of_label[truth.labels], len(self.members))
-        retrieving = self.measure(scores, own, None, self.cluster_costs)
+        retrieving = self.loss_function(scores, own, None, self.cluster_costs)
         # The ranker: labels of the best clusters and of all true ones.
         wanted = own.sum(dim=1).clamp(min=self.retrieved)
         chosen = (scores.detach() + own * 1e4).topk(int(wanted.max()), dim=1).indices
@@ -168,7 +169,7 @@ class ClusteredRanking(HeadModule):
         labels = torch.where(is_chosen[:, :, None], self.members[chosen], -1).flatten(1)
         is_own = are_own(labels, truth)
         costs = None if self.costs is None else self.costs[labels.clamp(min=0)]
-        ranking = self.measure(self._label_scores(vector, labels), is_own, labels >= 0, costs)
+        ranking = self.loss_function(self._label_scores(vector, labels), is_own, labels >= 0, costs)
         weight = 0.5 * progress if self.ramp else 0.5
         return (1 - weight) * retrieving + weight * ranking
 

@@ -7,12 +7,12 @@ import sys
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 
 torch = pytest.importorskip("torch", reason="the networks are trained with torch")
 
-from longtail.learners.neural.modules.losses import MARGIN, NETWORK_LOSSES, bce, dense_truth  # noqa: E402
-from longtail.losses import GRank, Logistic, grank_loss  # noqa: E402
+from longtail.losses import TORCH_LOSSES, GRank, Logistic, gated_logistic_loss, grank_loss, logistic_loss  # noqa: E402
+
+MARGIN, N_HARD_NEGATIVES = 1.0, 10  # by default
 
 
 @pytest.fixture
@@ -32,22 +32,25 @@ def by_hand(name, scores, truth, counted, costs):
     for s, y, use in zip(scores, truth, counted, strict=True):
         own = [j for j in range(len(s)) if use[j] and y[j]]
         others = [j for j in range(len(s)) if use[j] and not y[j]]
-        if name == "bce":
+        if name == "logistic":
             terms = [costs[j] * np.log1p(np.exp(-s[j])) for j in own] + [np.log1p(np.exp(s[j])) for j in others]
             rows.append(np.mean(terms))
         elif name == "grank":
             product = sum(np.exp(s[j]) for j in others) * sum(costs[j] * np.exp(-s[j]) for j in own)
             rows.append(np.log1p(product))
+        elif name == "softmax":
+            total = sum(np.exp(s[j]) for j in [*own, *others])
+            rows.append(np.mean([-costs[j] * np.log(np.exp(s[j]) / total) for j in own]) if own else 0.0)
         else:
             total = 0.0
             for j in own:
                 violations = sorted((max(0, s[i] - s[j] + MARGIN) for i in others), reverse=True)
-                total += costs[j] * sum(violations[: 10 if name == "negative-mining" else None])
+                total += costs[j] * sum(violations[: N_HARD_NEGATIVES if name == "negative-mining" else None])
             rows.append(total / max(len(own), 1))
     return np.array(rows)
 
 
-@pytest.mark.parametrize("name", list(NETWORK_LOSSES))
+@pytest.mark.parametrize("name", TORCH_LOSSES)
 @pytest.mark.parametrize("with_costs", [False, True])
 @pytest.mark.parametrize("with_counted", [False, True])
 def test_losses_are_what_their_equations_say(name, with_costs, with_counted, drawn):
@@ -55,18 +58,18 @@ def test_losses_are_what_their_equations_say(name, with_costs, with_counted, dra
     use = counted if with_counted else np.ones_like(counted)
     weights = costs if with_costs else np.ones_like(costs)
     tensors = [torch.from_numpy(part) for part in (scores, truth)]
-    found = NETWORK_LOSSES[name](
+    found = TORCH_LOSSES[name](
         *tensors, torch.from_numpy(counted) if with_counted else None, torch.from_numpy(costs) if with_costs else None
     )
     np.testing.assert_allclose(found, by_hand(name, scores, truth, use, weights), rtol=1e-6, atol=1e-12)
 
 
-@pytest.mark.parametrize("name", list(NETWORK_LOSSES))
+@pytest.mark.parametrize("name", TORCH_LOSSES)
 def test_gradients_are_numeric_derivatives(name, drawn):
     scores, truth, counted, costs = drawn
     leaf = torch.from_numpy(scores).requires_grad_()
     others = torch.from_numpy(truth), torch.from_numpy(counted), torch.from_numpy(costs)
-    assert torch.autograd.gradcheck(lambda s: NETWORK_LOSSES[name](s, *others).sum(), (leaf,), eps=1e-7, atol=1e-5)
+    assert torch.autograd.gradcheck(lambda s: TORCH_LOSSES[name](s, *others).sum(), (leaf,), eps=1e-7, atol=1e-5)
 
 
 def test_the_groups_of_grank_have_gradients_of_equal_sum(drawn):
@@ -83,7 +86,7 @@ def test_the_groups_of_grank_have_gradients_of_equal_sum(drawn):
 def test_no_score_is_too_large():
     scores = torch.tensor([[1e4, -1e4, 3e4], [-1e4, 1e4, 0.0]], requires_grad=True)
     truth = torch.tensor([[1.0, 0.0, 0.0], [1.0, 0.0, 1.0]])
-    for loss in (bce, grank_loss):
+    for loss in (logistic_loss, grank_loss):
         value = loss(scores, truth, None, None).sum()
         value.backward()
         assert torch.isfinite(value)
@@ -102,13 +105,25 @@ def test_losses_agree_with_those_of_numpy(drawn):
     logistic = Logistic()
     signed = np.where(truth > 0, scores, -scores)
     plain = logistic.value(signed)
-    np.testing.assert_allclose(bce(*tensors, None, None), plain.mean(axis=1), rtol=1e-9)
+    np.testing.assert_allclose(logistic_loss(*tensors, None, None), plain.mean(axis=1), rtol=1e-9)
 
 
-def test_true_labels_as_a_matrix():
-    Y = sp.csr_array(np.array([[0, 1, 1], [0, 0, 0], [1, 0, 0]]))
-    found = dense_truth(torch.from_numpy(Y.indptr.astype(np.int64)), torch.from_numpy(Y.indices.astype(np.int64)), 3)
-    np.testing.assert_array_equal(found, Y.toarray())
+@pytest.mark.parametrize("reduction", ["none", "sum", "mean"])
+def test_reductions_of_the_logistic_loss(reduction, drawn):
+    scores, truth, counted, costs = map(torch.from_numpy, drawn)
+    each = logistic_loss(scores, truth, None, costs, reduction="none") * counted
+    wanted = {"none": each, "sum": each.sum(dim=1), "mean": each.sum(dim=1) / counted.sum(dim=1)}[reduction]
+    torch.testing.assert_close(logistic_loss(scores, truth, counted, costs, reduction=reduction), wanted)
+
+
+def test_the_probability_behind_a_gate_is_a_product(drawn):
+    scores, truth, counted, costs = drawn
+    gates = np.linspace(-2, 2, 6)[:, None]
+    p = 1 / (1 + np.exp(-gates)) / (1 + np.exp(-scores))
+    each = np.where(truth > 0, -costs * np.log(p), -np.log1p(-p))
+    tensors = map(torch.from_numpy, (gates, scores, truth, counted, costs))
+    found = gated_logistic_loss(*tensors)
+    np.testing.assert_allclose(found, (each * counted).sum(axis=1) / counted.sum(axis=1))
 
 
 def test_losses_are_imported_without_torch():
