@@ -186,8 +186,8 @@ def blend(name: str, first: str, second: str, data: Path) -> dict[str, Any]:
     dev = load(data / name / "dev.jsonl.xz", label_names=models[0].label_names)
     test = load(data / name / "test.jsonl.xz", label_names=models[0].label_names)
     truth, _, _ = models[0].truth(dev)
-    learner = Blend(names=[first, second])
-    learner.join([model.learner for model in models], models[0].rows(dev), truth[:, : models[0].n_labels])
+    learners, X, y = [model.learner for model in models], models[0].rows(dev), truth[:, : models[0].n_labels]
+    learner = Blend.from_fitted(learners, X, y, names=[first, second])
     models.append(Model(learner, label_names=models[0].label_names))
     truth, _, inverse = models[-1].truth(test)
     tops = [model.predict_topk(test, 5) for model in models]

@@ -120,7 +120,7 @@ class Trials:
         if given_a is not None:
             settings["propensity"] = GivenPropensity(values=self.data.propensities(given_a))
         if system == CONTROL:
-            settings["ideal"] = False
+            settings["criterion"] = "dcg"
         forest = recipe(system.split(",")[0], **settings)
         start = time.perf_counter()
         forest.fit(self.data.X, Y)

@@ -10,7 +10,7 @@ from longtail.plots.style import figure, look, picture, save
 
 DRAWN = ("dismec", "pw-cb-dismec", "bonsai", "ranknet+bonsai", "taug+bonsai", "fastxml", "longtail-tail")
 OURS = "longtail-tail"  # in black: there are six colours
-AXES = {"1": ("precision_at_1", "ps_precision_at_1"), "5": ("precision", "ps_precision")}
+AXES = {"1": ("p_at_1", "psp_at_1"), "5": ("p_at_k", "psp_at_k")}
 
 
 def draw_fronts(results: Mapping[str, Mapping[str, Any]], path: Path) -> None:

@@ -72,8 +72,8 @@ def test_a_context_changes_what_it_names_when_it_is_entered():
 def test_functions_use_their_own_threads(call, monkeypatch):
     used = []
 
-    def spied(threads=None):
-        used.append(thread_count(threads))
+    def spied(n_jobs=None):
+        used.append(thread_count(n_jobs))
         return 1
 
     monkeypatch.setattr("longtail.runtime.pool.thread_count", spied)

@@ -22,7 +22,7 @@ def slow(self, X, Y):
         while not stop[0]:
             time.sleep(0.05)
 
-    list(run_blocks(work, range(10), threads=2, description="training", unit="blocks of labels"))
+    list(run_blocks(work, range(10), n_jobs=2, description="training", unit="blocks of labels"))
 
 Popularity._fit = slow
 """

@@ -42,9 +42,9 @@ class SplitMix:
 
 def plain_copy(columns, values, row, copy, augmentation):
     """One copy of a row as lists, in plain Python."""
-    random = SplitMix(augmentation.seed, row, copy)
+    random = SplitMix(augmentation.random_state, row, copy)
     present = [(column, value) for column, value in zip(columns, values, strict=True) if value != 0]
-    kept = [pair for pair in present if (random.next() >> 11) / 2**53 < augmentation.keep]
+    kept = [pair for pair in present if (random.next() >> 11) / 2**53 < 1 - augmentation.input_dropout]
     if present and not kept:
         kept = [present[random.below(len(present))]]
     numbers = [value for _, value in kept]
@@ -73,7 +73,7 @@ def copies_of(X, places, names, first, last, augmentation):
 
 
 augmentations = st.builds(
-    Augmentation, st.integers(1, 4), st.floats(0.01, 1.0), st.integers(0, 6), st.integers(0, 2**32 - 1)
+    Augmentation, st.integers(1, 4), st.floats(0.0, 0.99), st.integers(0, 6), st.integers(0, 2**32 - 1)
 )
 
 
@@ -106,13 +106,13 @@ def test_a_copy_has_some_columns_and_values_of_its_row_in_order(seed, augmentati
         assert len(columns) >= min(1, np.count_nonzero(row))
         if augmentation.swaps == 0:
             assert values == row[columns].tolist()
-        if augmentation.keep == 1:
+        if augmentation.input_dropout == 0:
             assert sorted(values) == sorted(row[row != 0].tolist())
 
 
 def test_a_copy_depends_on_seed_row_and_number_alone():
     X = random_rows(1, n_rows=40, density=0.5)
-    augmentation = Augmentation(3, 0.6, 2, 11)
+    augmentation = Augmentation(3, 0.4, 2, 11)
     everything = copies_of(X, range(40), range(40), 0, 3, augmentation)
     for rows in ([5], [39, 5, 0], range(5, 20)):
         some = copies_of(X, rows, rows, 0, 3, augmentation)
@@ -121,7 +121,7 @@ def test_a_copy_depends_on_seed_row_and_number_alone():
     assert second == everything[1::3]
     one_row = everything[15:18]
     assert len({tuple(columns) for columns, _ in one_row}) == 3  # fifteen values: chance of a repeat below 1e-3
-    assert copies_of(X, range(40), range(40), 0, 3, augmentation._replace(seed=12)) != everything
+    assert copies_of(X, range(40), range(40), 0, 3, augmentation._replace(random_state=12)) != everything
     assert copies_of(X, [5], [6], 0, 3, augmentation) != one_row
 
 
@@ -129,7 +129,7 @@ def test_a_copy_depends_on_seed_row_and_number_alone():
 def test_values_stay_with_their_chance_and_independently(keep):
     n = 20_000
     X = sp.csr_array(np.array([[1, 2, 3, 4, 5]], np.float32))
-    found = copies_of(X, [0], [0], 0, n, Augmentation(n, keep, 0, 3))
+    found = copies_of(X, [0], [0], 0, n, Augmentation(n, 1 - keep, 0, 3))
     stays = np.zeros((n, 5))
     for at, (columns, _) in enumerate(found):
         stays[at, columns] = 1
@@ -142,7 +142,7 @@ def test_values_stay_with_their_chance_and_independently(keep):
 def test_one_swap_takes_every_pair_equally_often():
     n = 12_000
     X = sp.csr_array(np.array([[1, 2, 3, 4]], np.float32))
-    found = copies_of(X, [0], [0], 0, n, Augmentation(n, 1.0, 1, 5))
+    found = copies_of(X, [0], [0], 0, n, Augmentation(n, 0.0, 1, 5))
     moved = [tuple(np.flatnonzero(np.array(values) != [1, 2, 3, 4])) for _, values in found]
     pairs, counts = np.unique(moved, axis=0, return_counts=True)
     assert len(pairs) == 6
@@ -152,7 +152,7 @@ def test_one_swap_takes_every_pair_equally_often():
 def test_many_swaps_bring_every_value_everywhere():
     n = 4000
     X = sp.csr_array(np.array([[1, 2, 3, 4]], np.float32))
-    found = copies_of(X, [0], [0], 0, n, Augmentation(n, 1.0, 25, 5))
+    found = copies_of(X, [0], [0], 0, n, Augmentation(n, 0.0, 25, 5))
     values = np.array([values for _, values in found])
     for value in (1, 2, 3, 4):
         np.testing.assert_allclose((values == value).mean(axis=0), 0.25, atol=4 * np.sqrt(0.25 * 0.75 / n))
@@ -160,7 +160,7 @@ def test_many_swaps_bring_every_value_everywhere():
 
 def test_rows_with_one_value_or_none():
     X = sp.csr_array(np.array([[0, 0, 0], [0, 7, 0]], np.float32))
-    found = copies_of(X, [0, 1], [0, 1], 0, 2, Augmentation(2, 0.01, 3, 0))
+    found = copies_of(X, [0, 1], [0, 1], 0, 2, Augmentation(2, 0.99, 3, 0))
     assert found == [([], []), ([], []), ([1], [7]), ([1], [7])]
 
 

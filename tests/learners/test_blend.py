@@ -73,7 +73,7 @@ def test_ranks_after_the_candidates_change_nothing_before_them():
 @pytest.mark.parametrize("candidates", [1, 3, 10])
 def test_a_larger_k_starts_with_the_same_labels(tags, parts, candidates):
     _, _, texts, Y, _ = tags
-    blend = Blend(top_k=candidates).join(parts, texts[:500], Y[:500])
+    blend = Blend.from_fitted(parts, texts[:500], Y[:500], top_k=candidates)
     few, many = (blend.predict_topk(texts[:200], k) for k in (5, 60))
     np.testing.assert_array_equal(many.labels[:, : min(candidates, 5)], few.labels[:, :candidates])
     np.testing.assert_array_equal(many.scores[:, : min(candidates, 5)], few.scores[:, :candidates])
@@ -81,7 +81,7 @@ def test_a_larger_k_starts_with_the_same_labels(tags, parts, candidates):
 
 def test_unranked_labels_are_explained_by_the_last_candidates(tags, parts):
     _, _, texts, Y, _ = tags
-    blend = Blend(top_k=5).join(parts, texts[:500], Y[:500])
+    blend = Blend.from_fitted(parts, texts[:500], Y[:500], top_k=5)
     ranked = blend.predict_topk(texts[:1], 300)
     (best,) = blend.explain(texts[:1], [int(ranked.labels[0, 0])])
     (last,) = blend.explain(texts[:1], [int(ranked.labels[0, -1])])
@@ -123,7 +123,7 @@ def test_no_part_makes_the_best_weights_worse():
 
 def test_a_blend_is_as_good_as_its_parts(tags, parts, tmp_path):
     _, _, texts, Y, names = tags
-    blend = Blend().join(parts, texts[:500], Y[:500])
+    blend = Blend.from_fitted(parts, texts[:500], Y[:500])
     for rows, less in ((slice(None, 500), 0.0), (slice(500, None), 0.5)):
         alone = [evaluate(part.predict_topk(texts[rows], 5), Y[rows])["nDCG@5"] for part in parts]
         assert evaluate(blend.predict_topk(texts[rows], 5), Y[rows])["nDCG@5"] >= max(alone) - less
@@ -144,7 +144,7 @@ def test_a_blend_is_as_good_as_its_parts(tags, parts, tmp_path):
 
 def test_weights_that_are_given_are_kept(tags, parts):
     _, _, texts, Y, _ = tags
-    blend = Blend(weights=[3, 0], names=["lines", "points"]).join(parts, texts[:200], Y[:200])
+    blend = Blend.from_fitted(parts, texts[:200], Y[:200], weights=[3, 0], names=["lines", "points"])
     np.testing.assert_array_equal(blend.weights_, [1, 0])
     np.testing.assert_array_equal(
         blend.predict_topk(texts[:100], 1).labels, parts[0].predict_topk(texts[:100], 1).labels
@@ -183,7 +183,8 @@ def test_y_is_called_y():
     X, Y = small_data()
     blend = Blend(learners=[OneVsRest(), Popularity()], weights=[1, 1])
     assert blend.estimate(X=X, y=Y).seconds > 0
-    assert_same(blend.fit(X=X, y=Y).predict_topk(X), clone(blend).join(blend.learners_, X=X, y=Y).predict_topk(X))
+    again = Blend.from_fitted(blend.fit(X=X, y=Y).learners_, X=X, y=Y, weights=[1, 1])
+    assert_same(blend.predict_topk(X), again.predict_topk(X))
     for method in (LabelTree.add_labels, OneVsRest.add_labels, InstanceForest.add_trees, Model.add_labels):
         assert "y" in signature(method).parameters
 
@@ -209,29 +210,29 @@ def test_learners_that_have_nothing_in_common_are_refused(tags, parts):
     X, labels = small_data()
     other = Popularity().fit(X, labels)
     with pytest.raises(InputError, match="different numbers of labels"):
-        Blend().join([parts[0], other], texts[:20], Y[:20])
+        Blend.from_fitted([parts[0], other], texts[:20], Y[:20])
     with pytest.raises(InputError, match="texts and some features"):
-        Blend().join([parts[0], Popularity().fit(np.ones((20, 2)), Y[:20])], texts[:20], Y[:20])
+        Blend.from_fitted([parts[0], Popularity().fit(np.ones((20, 2)), Y[:20])], texts[:20], Y[:20])
     with pytest.raises(InputError, match="labels"):
-        Blend().join(parts, texts[:20], Y[:20, :5])
+        Blend.from_fitted(parts, texts[:20], Y[:20, :5])
     with pytest.raises(InputError, match="nothing to find the weights on"):
-        Blend().join(parts, texts[:20], Y[:20] * 0)
+        Blend.from_fitted(parts, texts[:20], Y[:20] * 0)
 
 
 @pytest.mark.parametrize("wrong", [{"top_k": 0}, {"top_k": "x"}, {"validation_fraction": 7}])
-def test_joining_checks_the_parameters(wrong):
+def test_a_blend_of_fitted_learners_checks_its_parameters(wrong):
     X, Y = small_data()
     parts = [OneVsRest().fit(X, Y), Popularity().fit(X, Y)]
     with pytest.raises(ParameterError, match=f"{next(iter(wrong))} must be"):
-        Blend(**wrong).join(parts, X, Y)
-    blend = Blend().join(parts, X, Y).set_params(top_k=0)
+        Blend.from_fitted(parts, X, Y, **wrong)
+    blend = Blend.from_fitted(parts, X, Y).set_params(top_k=0)
     with pytest.raises(ParameterError, match="top_k must be"):
         blend.predict_topk(X)
 
 
 def test_a_blend_has_no_norms_of_its_own():
     X, Y = small_data()
-    blend = Blend().join([OneVsRest().fit(X, Y), Popularity().fit(X, Y)], X, Y)
+    blend = Blend.from_fitted([OneVsRest().fit(X, Y), Popularity().fit(X, Y)], X, Y)
     assert label_norms(blend) is None
     with pytest.raises(InputError, match="Blend has no linear weights"):
         normalised(blend)

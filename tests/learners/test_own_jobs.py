@@ -103,8 +103,8 @@ def counted_threads(monkeypatch, work):
     """Threads of each `run_blocks` while some work is done."""
     used = []
 
-    def count(threads=None):
-        used.append(thread_count(threads))
+    def count(n_jobs=None):
+        used.append(thread_count(n_jobs))
         return used[-1]
 
     monkeypatch.setattr(pool, "thread_count", count)

@@ -35,7 +35,7 @@ WITHOUT = {
     "gains": InstanceForest(weighting=InversePropensity()),
     "multiplied": TAug(learner=LOGISTIC, merge=2.0),
     "dial": TailDial(learner=LOGISTIC, tail=0.5),
-    "first": TailDial(learner=LOGISTIC, tail=0.0, first=0.5),
+    "first": TailDial(learner=LOGISTIC, tail=0.0, first_tail=0.5),
     "auto": TailDial(learner=LOGISTIC, tail="auto"),
     "text": TextLearner(learner=OneVsRest()),
 }

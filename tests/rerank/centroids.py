@@ -8,7 +8,7 @@ from tests.learners.contract import small_data
 FOREST = {"n_trees": 4, "leaf_size": 3, "C": 5.0}
 BASES = {
     "forest": InstanceForest(**FOREST),
-    "pfastxml": InstanceForest(**FOREST, weighting="inverse-propensity", ideal=False),
+    "pfastxml": InstanceForest(**FOREST, weighting="inverse-propensity", criterion="dcg"),
     "one-vs-rest": OneVsRest(),
     "logistic": OneVsRest(loss="logistic"),
     "tree": LabelTree(leaf_size=4, arity=3, precision="float32"),

@@ -230,7 +230,7 @@ def test_the_learner_that_is_left_out_is_pfastxml():
     X, Y = small_data()
     inner = CentroidReranker().fit(X, Y).learner_
     assert isinstance(inner, InstanceForest)
-    assert (inner.weighting, inner.ideal) == ("inverse-propensity", False)
+    assert (inner.weighting, inner.criterion) == ("inverse-propensity", "dcg")
 
 
 def test_parameters_of_the_learner_can_be_set():

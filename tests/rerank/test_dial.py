@@ -355,7 +355,7 @@ def test_a_learner_of_other_labels_is_refused():
 
 def test_the_score_of_the_first_place_is_explained():
     X, Y = small_data()
-    learner = TailDial(learner=OneVsRest(), tail=1.0, first=0.0).fit(X, Y)
+    learner = TailDial(learner=OneVsRest(), tail=1.0, first_tail=0.0).fit(X, Y)
     top = learner.predict_topk(X, 3)
     lifted = 0
     for row in range(20):

@@ -30,14 +30,16 @@ class TestTwoLearners(MatrixContract):
 
 
 class TestUnderTheDial(MatrixContract):
-    other_params: ClassVar = {"first": 0.2}
+    other_params: ClassVar = {"first_tail": 0.2}
     exact = False  # another label may come first where labels are restricted
 
     def undialled(self, fitted):
         return fitted.learner_
 
     def make(self, n_jobs=None, **params):
-        return TailDial(**{"learner": Stacked(learner=OneVsRest(n_jobs=n_jobs)), "tail": 1.0, "first": 0.1} | params)
+        return TailDial(
+            **{"learner": Stacked(learner=OneVsRest(n_jobs=n_jobs)), "tail": 1.0, "first_tail": 0.1} | params
+        )
 
 
 @pytest.fixture(scope="module")
@@ -126,7 +128,7 @@ def test_wrong_parameters(params, name):
 def test_scores_above_one(data):
     """Means of gains may be: probabilities come out all the same."""
     train, test = data
-    forest = InstanceForest(n_trees=3, weighting="inverse-propensity", ideal=False)
+    forest = InstanceForest(n_trees=3, weighting="inverse-propensity", criterion="dcg")
     scores = Stacked(learner=forest).fit(train.X, train.Y).predict_topk(test.X, 3).scores
     assert np.isfinite(scores[:, 0]).all()
 
@@ -160,7 +162,7 @@ class TestFirstPlace:
 
     def test_first_by_one_dial_and_the_others_by_another(self, data):
         train, test = data
-        both = TailDial(learner=OneVsRest(), tail=1.0, first=0.1).fit(train.X, train.Y)
+        both = TailDial(learner=OneVsRest(), tail=1.0, first_tail=0.1).fit(train.X, train.Y)
         low, high = both.predict_topk(test.X, 5, tail=0.1), both.predict_topk(test.X, 8, tail=1.0)
         top = both.predict_topk(test.X, 5)
         np.testing.assert_array_equal(top.labels[:, 0], low.labels[:, 0])
@@ -173,26 +175,26 @@ class TestFirstPlace:
     def test_the_same_position_is_one_dial(self, data):
         train, test = data
         one = TailDial(learner=OneVsRest(), tail=0.4).fit(train.X, train.Y).predict_topk(test.X, 5)
-        two = TailDial(learner=OneVsRest(), tail=0.4, first=0.4).fit(train.X, train.Y).predict_topk(test.X, 5)
+        two = TailDial(learner=OneVsRest(), tail=0.4, first_tail=0.4).fit(train.X, train.Y).predict_topk(test.X, 5)
         np.testing.assert_array_equal(one.labels, two.labels)
 
     def test_auto(self, data):
         """With a separate dial for the first rank, the loss in P@1 doesn't limit the others."""
         train, _ = data
-        both = TailDial(learner=OneVsRest(), tail="auto", first="".join(["au", "to"]), max_loss=0.0)
+        both = TailDial(learner=OneVsRest(), tail="auto", first_tail="".join(["au", "to"]), max_loss=0.0)
         learner = both.fit(train.X, train.Y)
         curve = clone(both)._curve(train.X, train.Y)
-        assert learner.tail_ == max(curve, key=lambda point: (point.ps_precision, -point.tail)).tail
-        best = max(point.precision_at_1 for point in curve)
-        fair = [point for point in curve if point.precision_at_1 == best]
-        assert learner.first_ == max(fair, key=lambda point: (point.ps_precision_at_1, -point.tail)).tail
+        assert learner.tail_ == max(curve, key=lambda point: (point.psp_at_k, -point.tail)).tail
+        best = max(point.p_at_1 for point in curve)
+        fair = [point for point in curve if point.p_at_1 == best]
+        assert learner.first_tail_ == max(fair, key=lambda point: (point.psp_at_1, -point.tail)).tail
 
     def test_one_row(self):
         assert Stacked().fit([[1.0]], [[1, 0]]).predict_topk([[1.0]], 1).labels.shape == (1, 1)
 
     def test_wrong(self):
         with pytest.raises(ParameterError, match=r"^first"):
-            TailDial(first=1.5).fit(*small_data())
+            TailDial(first_tail=1.5).fit(*small_data())
 
 
 def test_few_rows_are_ranked_as_by_the_learner():

@@ -130,7 +130,7 @@ def test_the_learner_that_is_left_out_is_bonsai():
 def test_one_vs_rest_learns_from_the_copies_of_a_block(params):
     """With one block of labels, all rows with labels are copied: as if all copies had been there from the start."""
     X, Y = more_data()
-    augmentation = Augmentation(3, 0.6, 2, 5)
+    augmentation = Augmentation(3, 0.4, 2, 5)
     lazy = augmented(OneVsRest(**params), X, Y, augmentation)
     whole = augmented(OneVsRest(**params), X, Y, augmentation, Learner._fit_augmented)
     if params.get("loss") == "logistic":  # its bias is drawn to the log-odds, those of the plain rows
@@ -144,7 +144,7 @@ def test_one_vs_rest_learns_from_the_copies_of_a_block(params):
 def test_one_vs_rest_copies_for_each_block_the_rows_of_that_block():
     """Blocks go by frequency: labels of the second one are trained as if nothing but their own rows were copied."""
     X, Y = small_data(n_rows=200, n_features=60, n_labels=100, seed=2)
-    augmentation = Augmentation(2, 0.6, 1, 3)
+    augmentation = Augmentation(2, 0.4, 1, 3)
     lazy = augmented(OneVsRest(**EXACT), X, Y, augmentation)
     second = np.argsort(-lazy.label_counts_, kind="stable")[64:99].astype(np.int32)
     by_hand = augmented(OneVsRest(**EXACT), X, sp.csr_array(Y[:, second]), augmentation, Learner._fit_augmented)
@@ -155,7 +155,7 @@ def test_one_vs_rest_copies_for_each_block_the_rows_of_that_block():
 @pytest.mark.parametrize(("normalise", "negatives"), [(True, 0), (False, 0), (True, 4)])
 def test_a_leaf_is_trained_on_copies_of_the_rows_with_its_labels(normalise, negatives):
     X, Y = small_data(n_rows=150, n_features=40, n_labels=40, seed=2)
-    augmentation = Augmentation(2, 0.6, 3, 5)
+    augmentation = Augmentation(2, 0.4, 3, 5)
     settings = {"normalise": normalise, **EXACT, "max_iter": 20_000}
     learner = augmented(
         LabelTree(n_hard_negatives=negatives, leaf_size=8, arity=8, **settings), X, Y, augmentation
@@ -226,7 +226,7 @@ def test_where_a_node_has_nodes_and_labels_its_labels_have_copies():
 def test_each_tree_over_rows_has_one_copy_of_its_own():
     """A forest of three trees and two copies: the first copy, the second, and the first again."""
     X, Y = more_data()
-    augmentation = Augmentation(2, 0.6, 1, 9)
+    augmentation = Augmentation(2, 0.4, 1, 9)
     settings = {**FOREST, "n_trees": 3}
     found = augmented(InstanceForest(**settings), X, Y, augmentation).leaves(X)
     rows, labels = with_copies(X, Y, augmentation)
@@ -240,7 +240,7 @@ def test_each_tree_over_rows_has_one_copy_of_its_own():
 
 def test_copies_for_trees_over_rows_have_length_1_where_rows_have():
     X, Y = more_data()
-    augmentation = Augmentation(2, 0.6, 1, 9)
+    augmentation = Augmentation(2, 0.4, 1, 9)
     trainer = InstanceForest(normalise=True)._trainer(X, Y, augmentation)
     indptr, indices, values = trainer._room()
     trainer._write_copies(3, indptr, indices, values)  # the second of two copies
@@ -299,6 +299,14 @@ def test_sides_trained_at_once_are_the_same(base):
     made = TAug(learner=BASES[base], tau=0.3, copies=2, parallel=True, n_jobs=4).fit(X, Y)
     assert_same(made.predict_topk(X, 5), made.set_params(parallel=False).fit(X, Y).predict_topk(X, 5))
     assert made.tail_learner_.n_jobs is None  # for prediction, as it was given
+
+
+def test_on_one_thread_the_sides_are_trained_in_turn(monkeypatch):
+    X, Y = more_data()
+    monkeypatch.setattr("longtail.rerank.taug.run_blocks", lambda *args, **how: pytest.fail("blocks on one thread"))
+    learner = TAug(learner=OneVsRest(), tau=0.3, copies=1, parallel=True, n_jobs=1).fit(X, Y)
+    assert learner.head_learner_ is not None
+    assert learner.tail_learner_ is not None
 
 
 def test_an_interrupted_training_is_resumed(tmp_path, monkeypatch):

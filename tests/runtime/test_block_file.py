@@ -184,7 +184,7 @@ def test_a_stop_while_a_block_is_written_says_what_was_done(monkeypatch):
             raise KeyboardInterrupt
 
     monkeypatch.setattr(BlockFile, "append", stopped)
-    made = run_blocks(lambda block, stop: [np.array([block])], range(5), threads=1, description="making blocks")
+    made = run_blocks(lambda block, stop: [np.array([block])], range(5), n_jobs=1, description="making blocks")
     with (
         BlockFile() as block_file,
         pytest.raises(Interrupted, match=r"^Stopped while making blocks: \d of 5 blocks were"),

@@ -18,7 +18,7 @@ def test_results_come_in_the_order_of_the_blocks(threads):
         time.sleep(0.001 * (7 - block % 7))
         return block * 10
 
-    assert list(run_blocks(work, range(30), threads=threads)) == [block * 10 for block in range(30)]
+    assert list(run_blocks(work, range(30), n_jobs=threads)) == [block * 10 for block in range(30)]
 
 
 def test_few_results_wait_for_a_slow_reader():
@@ -28,7 +28,7 @@ def test_few_results_wait_for_a_slow_reader():
         started.append(block)
         return block
 
-    results = run_blocks(work, range(100), threads=2)
+    results = run_blocks(work, range(100), n_jobs=2)
     next(results)
     time.sleep(0.1)
     assert len(started) <= 6
@@ -42,7 +42,7 @@ def test_an_error_in_a_block_reaches_the_caller():
         return block
 
     with pytest.raises(ValueError, match="block three"):
-        list(run_blocks(work, range(10), threads=2))
+        list(run_blocks(work, range(10), n_jobs=2))
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -58,7 +58,7 @@ def test_ctrl_c_stops_the_work_and_says_what_was_done(threads):
     threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
     started = time.monotonic()
     with pytest.raises(Interrupted, match="Stopped while counting: 20 of 80 sheep were done"):
-        list(run_blocks(work, range(8), threads=threads, description="counting", unit="sheep", size=lambda block: 10))
+        list(run_blocks(work, range(8), n_jobs=threads, description="counting", unit="sheep", size=lambda block: 10))
     assert time.monotonic() - started < 5
 
 

@@ -134,13 +134,13 @@ def test_one_thread_two_threads_and_a_cluster_give_the_same_bits(joined, data, t
 def test_heavy_work_is_really_done_elsewhere_on_both_nodes(joined):
     deadline, found = time.monotonic() + 120, []
     while len({pid for _, pid, _ in found}) < 2 and time.monotonic() < deadline:  # until both nodes have a worker
-        found = list(run_blocks(RemoteTask(Worker(), "square"), range(40), threads=1))
+        found = list(run_blocks(RemoteTask(Worker(), "square"), range(40), n_jobs=1))
     assert [value for value, _, _ in found] == [number**2 for number in range(40)]
     pids = {pid for _, pid, _ in found}
     assert os.getpid() not in pids
     assert len(pids) >= 2
     assert max(calls for _, _, calls in found) > 5, "the object was read again for every block"
-    here = list(run_blocks(Worker().square, range(3), threads=1))
+    here = list(run_blocks(Worker().square, range(3), n_jobs=1))
     assert {pid for _, pid, _ in here} == {os.getpid()}
 
 
@@ -232,7 +232,7 @@ def test_ctrl_c_stops_the_cluster_too(cluster, in_thread):
         threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT)).start()
         begin = time.monotonic()
         with pytest.raises(Interrupted, match="Stopped while sleeping: 0 of 4"):
-            list(run_blocks(work, blocks, threads=1, description="sleeping"))
+            list(run_blocks(work, blocks, n_jobs=1, description="sleeping"))
         assert time.monotonic() - begin < 30
         assert list(run_blocks(RemoteTask(Worker(), "sleep"), [0.0, 0.1])) == [0.0, 0.1], "later blocks still run"
 

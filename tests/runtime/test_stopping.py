@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+from longtail.config import config_context
 from longtail.errors import Interrupted
 from longtail.runtime.pool import ThreadPool, run_blocks
 from longtail.runtime.signals import Stopping, held_signals, inside_of, is_stopping, stop_flag
@@ -13,7 +14,7 @@ from longtail.runtime.task import inheriting
 
 def blocks(begun):
     def nested(block, stop):
-        return list(run_blocks(wait, range(2), threads=2, description="waiting"))
+        return list(run_blocks(wait, range(2), n_jobs=2, description="waiting"))
 
     def wait(block, stop):
         begun.set()
@@ -22,11 +23,12 @@ def blocks(begun):
             time.sleep(0.005)
         return "too early"
 
-    return list(run_blocks(nested, range(2), threads=2, description="waiting"))
+    return list(run_blocks(nested, range(2), n_jobs=2, description="waiting"))
 
 
 def rounds(begun):
-    pool = ThreadPool(2)
+    with config_context(n_jobs=2):
+        pool = ThreadPool()
     try:
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline:

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from longtail import Model, OneVsRest, TextLearner
+from longtail import InstanceForest, Model, OneVsRest, TailDial, TextLearner
 from longtail.learners import NeuralClassifier
 from longtail.store import register
 from longtail.store.manifest import FORMAT_VERSION
@@ -74,6 +74,17 @@ def test_the_losses_of_version_2_have_the_present_names(name):
     for network in (learner.learner, learner.learner_):
         assert isinstance(network, NeuralClassifier)
         assert (network.loss, network.cache_frozen) == ("logistic", True)
+
+
+def test_the_forest_and_the_dial_of_version_2_have_the_present_names():
+    forest = Model.load(FIXTURES / "model-v2" / "instance-forest").learner.find(InstanceForest)
+    assert forest.criterion == "ndcg"
+    dial = Model.load(FIXTURES / "model-v2" / "tail-dial").learner.find(TailDial)
+    assert (dial.first_tail, dial.first_tail_) == (None, 0.5)
+
+
+def test_a_forest_with_gains_that_were_not_normalised_has_the_criterion_dcg():
+    assert upgraded({"object": "InstanceForest", "params": {"ideal": False}}, 2)["params"] == {"criterion": "dcg"}
 
 
 def test_parameters_of_a_registered_class_are_renamed_as_those_of_its_base_class():

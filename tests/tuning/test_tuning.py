@@ -256,7 +256,7 @@ def test_the_budget_stops_a_trial_that_runs(rows, monkeypatch):
             while not stop[0]:
                 time.sleep(0.01)
 
-        list(run_blocks(work, range(2), threads=1, description="training"))
+        list(run_blocks(work, range(2), n_jobs=1, description="training"))
 
     monkeypatch.setattr(OneVsRest, "_fit", forever)
     search = a_search(rows, ["popularity", "dismec"], folds=2, budget=2.0)

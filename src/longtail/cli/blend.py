@@ -111,8 +111,8 @@ def _blended(named: dict[str, Model], weights: list[float] | None, dataset: Data
     Y = first.labels.align(dataset.Y, dataset.label_names)
     if Y.shape[1] > first.n_labels:
         note(f"{Y.shape[1] - first.n_labels:,} labels of {source} are in no model.")
-    learner = Blend(names=names, weights=weights)
-    learner.join([model.learner for model in models], first.rows(dataset), Y[:, : first.n_labels])
+    learners, X, y = [model.learner for model in models], first.rows(dataset), Y[:, : first.n_labels]
+    learner = Blend.from_fitted(learners, X, y, names=names, weights=weights)
     return Model(
         learner,
         label_names=first.label_names,

@@ -67,8 +67,8 @@ def train(
         from longtail.store.manifest import check_target
 
         parameters, dial = parse_settings(settings or []), None if tail is None else parse_tail(tail)
-        if dial is not None and {"tail", "first"} & set(parameters):
-            raise ParameterError("--tail", tail, "and --set tail or first are given: give only one of them")
+        if dial is not None and {"tail", "first_tail"} & set(parameters):
+            raise ParameterError("--tail", tail, "and --set tail or first_tail are given: give only one of them")
         known = propensity_for(propensity, train)
         plan = compose(recipe, parameters, known, random_state=seed, tail=dial)
         if is_first():
@@ -161,11 +161,11 @@ def _stage_figures(learner: Learner, recipe: str) -> dict[str, float]:
     from longtail.recipes.compose import is_network
 
     figures: dict[str, float] = {}
-    dial = next((vars(part) for _, part in learner.parts(fitted=True) if hasattr(part, "first_")), None)
+    dial = next((vars(part) for _, part in learner.parts(fitted=True) if hasattr(part, "first_tail_")), None)
     if dial is not None:
         figures["tail"] = dial["tail_"]
-        if dial["first_"] != dial["tail_"]:
-            figures["first"] = dial["first_"]
+        if dial["first_tail_"] != dial["tail_"]:
+            figures["first_tail"] = dial["first_tail_"]
     if is_network(recipe):
         from longtail.learners import NeuralClassifier
 
@@ -194,8 +194,10 @@ def _report(recipe: str, figures: dict[str, Any], out: Path, as_json: bool) -> N
     ]
     if "recall" in figures:
         lines.append(f"The retrieving stage finds {100 * figures['recall']:.1f} % of the true labels.")
-    if "first" in figures:
-        lines.append(f"The tail dial is at {figures['first']:g} for rank 1, and at {figures['tail']:g} for the others.")
+    if "first_tail" in figures:
+        lines.append(
+            f"The tail dial is at {figures['first_tail']:g} for rank 1, and at {figures['tail']:g} for the others."
+        )
     elif "tail" in figures:
         lines.append(f"The tail dial is at {figures['tail']:g}.")
     output("\n".join(lines))

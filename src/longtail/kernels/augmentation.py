@@ -23,18 +23,18 @@ class Augmentation(NamedTuple):
     ----------
     copies : int
         Copies of each row.
-    keep : float
-        Probability that a copy keeps a non-zero (input dropout); a row that has a non-zero keeps at least one.
+    input_dropout : float
+        Probability that a non-zero is dropped from a copy; a copy of a row with non-zeros keeps at least one.
     swaps : int
         Number of times that two random non-zeros of a copy then swap their values (input swap).
-    seed : int
-        The copy depends on the seed, the row and the number of the copy alone, not on the thread.
+    random_state : int
+        Seed; a copy depends on it, the row and the number of the copy alone, not on the thread.
     """
 
     copies: int
-    keep: float
+    input_dropout: float
     swaps: int
-    seed: int
+    random_state: int
 
 
 @kernel
@@ -61,13 +61,14 @@ def copy_row(
 
     Stored zeros are skipped.
     """
-    # Input dropout: keep each non-zero with probability `keep`.
+    # Input dropout: keep each non-zero with probability 1 - `input_dropout`.
     first = out
+    keep = 1 - augmentation.input_dropout
     present = 0
     for at in range(begin, end):
         if values[at] != 0:
             present += 1
-            if random_unit(state) < augmentation.keep:
+            if random_unit(state) < keep:
                 out_indices[out] = indices[at]
                 out_values[out] = values[at]
                 out += 1
@@ -129,7 +130,7 @@ def copy_rows(
         begin: Any = np.int64(indptr[places[which]])
         end: Any = np.int64(indptr[places[which] + 1])
         for copy in range(first, last):
-            start_copy(augmentation.seed, names[which], copy, state)
+            start_copy(augmentation.random_state, names[which], copy, state)
             out = copy_row(indices, values, begin, end, augmentation, state, out, out_indices, out_values)
             at += 1
             out_indptr[at] = out
@@ -243,7 +244,7 @@ def with_copies(X: sp.csr_array, Y: sp.csr_array, augmentation: Augmentation) ->
     Examples
     --------
     >>> X, Y = sp.csr_array(np.eye(2, dtype=np.float32)), sp.csr_array(np.array([[0], [1]], np.float32))
-    >>> with_copies(X, Y, Augmentation(copies=3, keep=0.5, swaps=1, seed=0))[0].toarray()
+    >>> with_copies(X, Y, Augmentation(copies=3, input_dropout=0.5, swaps=1, random_state=0))[0].toarray()
     array([[1., 0.],
            [0., 1.],
            [0., 1.],

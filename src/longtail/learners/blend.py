@@ -117,34 +117,47 @@ class Blend(Learner):
             self._fit(rows, labels)
         return self
 
-    def join(self, learners: Sequence[Learner], X: Any, y: Any) -> Self:
-        """Take fitted learners, and find their weights on held-out rows.
+    @classmethod
+    def from_fitted(cls, learners: Sequence[Learner], X: Any, y: Any, **params: Any) -> Self:
+        """Blend fitted learners, with weights found on held-out rows.
 
         Parameters
         ----------
         learners : sequence of Learner
             Fitted with the same labels.
         X : matrix or sequence of texts
+            Rows that none of the learners was trained on.
         y : matrix, rows by labels
+        **params
+            Parameters of the blend: `names`, `weights`, `top_k`.
 
         Returns
         -------
-        self
+        Blend
+            Fitted.
+
+        Examples
+        --------
+        >>> from longtail import Blend, OneVsRest, Popularity
+        >>> X, Y = [[1, 0], [0, 1], [1, 1]], [[1, 0], [0, 1], [1, 1]]
+        >>> learners = [OneVsRest().fit(X, Y), Popularity().fit(X, Y)]
+        >>> Blend.from_fitted(learners, X, Y, weights=[3, 1]).weights_
+        array([0.75, 0.25])
         """
-        super()._check_parameters()
-        self._check_joined(learners)
+        blend = cls(**params)
+        super(Blend, blend)._check_parameters()
+        blend._check_fitted(learners)
         truth = as_indicator(y, name="y")
         if truth.shape[1] != learners[0].n_labels_:
             raise InputError(f"y has {truth.shape[1]} labels, and the learners have {learners[0].n_labels_}.")
         if not truth.nnz:
             raise InputError("y has no labels: there is nothing to find the weights on.")
-        with self._whole_or_unchanged():
-            self.learners = [clone(part) for part in learners]
-            self._join(learners, X, truth, is_unseen=True)
-        return self
+        blend.learners = [clone(part) for part in learners]
+        blend._combine(learners, X, truth, is_unseen=True)
+        return blend
 
-    def _join(self, learners: Sequence[Learner], X: Any, truth: sp.csr_array, is_unseen: bool) -> None:
-        """Take fitted learners; weights are found only on rows that none was trained on."""
+    def _combine(self, learners: Sequence[Learner], X: Any, truth: sp.csr_array, is_unseen: bool) -> None:
+        """Combine fitted learners; weights are found only on rows that none was trained on."""
         self.learners_ = list(learners)
         first = self.learners_[0]
         self.n_labels_, self.n_rows_, self.label_counts_ = first.n_labels_, first.n_rows_, first.label_counts_
@@ -211,8 +224,8 @@ class Blend(Learner):
         counts = np.bincount(Y.indices, minlength=Y.shape[1])
         chosen, held_out = split_rows(Y, counts, float(self.validation_fraction), int(self.random_state))
         trained = [clone(part)._fit_unchecked(_some(X, chosen), Y[chosen]) for part in self.learners]
-        judged = held_out if len(held_out) else chosen
-        self._join(trained, _some(X, judged), Y[judged], is_unseen=len(held_out) > 0)
+        evaluated = held_out if len(held_out) else chosen
+        self._combine(trained, _some(X, evaluated), Y[evaluated], is_unseen=len(held_out) > 0)
         self._remember_labels(Y)
 
     @property
@@ -229,7 +242,7 @@ class Blend(Learner):
     def _check_rows(self, X: Any) -> Any:
         return as_texts(X, name="X") if self._takes_texts() else super()._check_rows(X)
 
-    def _check_joined(self, learners: Sequence[Learner]) -> None:
+    def _check_fitted(self, learners: Sequence[Learner]) -> None:
         if len(learners) < 2:
             raise ParameterError("learners", list(learners), "must hold at least two learners")
         for part in learners:

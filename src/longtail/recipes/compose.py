@@ -131,5 +131,5 @@ def dialled(learner: Learner, tail: float | str | None, propensity: JainPropensi
     from longtail.rerank import TailDial
 
     if isinstance(learner, TailDial):
-        return learner.set_params(tail=tail, first=None)
+        return learner.set_params(tail=tail, first_tail=None)
     return TailDial(learner=learner, tail=tail, propensity=propensity)  # type: ignore[arg-type]

@@ -76,7 +76,7 @@ def _fastxml(propensity: PropensityLike, weighting: str | None = None) -> Learne
     from longtail.learners import InstanceForest
 
     return InstanceForest(
-        n_trees=50, leaf_size=10, leaf_labels=100, C=1.0, ideal=weighting is None,
+        n_trees=50, leaf_size=10, leaf_labels=100, C=1.0, criterion="ndcg" if weighting is None else "dcg",
         weighting=weighting_named(weighting, propensity),
     )  # fmt: skip
 
@@ -104,7 +104,7 @@ def _longtail_tail(propensity: PropensityLike) -> Learner:
     from longtail.rerank import Stacked, TailDial
 
     stacked = Stacked(learner=_dismec(propensity), second=_dismec(propensity, "pw-cb"), top_k=50)
-    return TailDial(learner=stacked, tail=1.0, first=0.26, propensity=propensity)
+    return TailDial(learner=stacked, tail=1.0, first_tail=0.26, propensity=propensity)
 
 
 def _longtail_tree(propensity: PropensityLike) -> Learner:

@@ -41,7 +41,7 @@ class CentroidReranker(MetaLearner, GrowsTrees):
     Parameters
     ----------
     learner : Learner, optional
-        Any learner; ``InstanceForest(weighting="inverse-propensity", ideal=False)`` by default.
+        Any learner; ``InstanceForest(weighting="inverse-propensity", criterion="dcg")`` by default.
     gamma : float
         Decay with the squared distance.
     alpha : float
@@ -112,7 +112,7 @@ class CentroidReranker(MetaLearner, GrowsTrees):
     def _default(self) -> Learner:
         from longtail.learners import InstanceForest
 
-        return InstanceForest(weighting="inverse-propensity", ideal=False)
+        return InstanceForest(weighting="inverse-propensity", criterion="dcg")
 
     def _fit(self, X: sp.csr_array, Y: sp.csr_array) -> None:
         self.learner_ = self._base()._fit_checked(X, Y)

@@ -34,10 +34,10 @@ class DialPoint(NamedTuple):
     """Metrics at one position of the dial, in percent."""
 
     tail: float
-    precision_at_1: float
-    precision: float
-    ps_precision_at_1: float
-    ps_precision: float
+    p_at_1: float
+    p_at_k: float
+    psp_at_1: float
+    psp_at_k: float
 
 
 def dial_curve(learner: Learner, X: Any, Y: Any, *, tails: Sequence[float] = TAILS, k: int = 5) -> list[DialPoint]:
@@ -63,7 +63,7 @@ def dial_curve(learner: Learner, X: Any, Y: Any, *, tails: Sequence[float] = TAI
     --------
     >>> from longtail import Popularity
     >>> learner = Popularity().fit([[1], [1], [1]], [[1, 0], [1, 0], [1, 1]])
-    >>> [round(point.ps_precision_at_1) for point in dial_curve(learner, [[1]], [[0, 1]], tails=[0, 1], k=1)]
+    >>> [round(point.psp_at_1) for point in dial_curve(learner, [[1]], [[0, 1]], tails=[0, 1], k=1)]
     [0, 0]
     """
     check_is_fitted(learner, "n_labels_")
@@ -96,9 +96,9 @@ def choose_tail(curve: Sequence[DialPoint], max_loss: float = 1.0) -> float:
         raise ParameterError("curve", curve, "must hold at least one position of the dial")
     if max_loss != math.inf:
         check("max_loss", max_loss, Number(low=0))
-    least = max(point.precision_at_1 for point in curve) - max_loss
-    fair = [point for point in curve if point.precision_at_1 >= least]
-    return max(fair, key=lambda point: (point.ps_precision, -point.tail)).tail
+    least = max(point.p_at_1 for point in curve) - max_loss
+    fair = [point for point in curve if point.p_at_1 >= least]
+    return max(fair, key=lambda point: (point.psp_at_k, -point.tail)).tail
 
 
 class TailDial(MetaLearner, GrowsLabels):
@@ -115,7 +115,7 @@ class TailDial(MetaLearner, GrowsLabels):
     tail : float or "auto"
         Position of the dial, from 0 to 1. "auto" holds rows out, takes the position with the highest PSP@5 on them
         among those whose P@1 is at most `max_loss` below the best, and then refits on all rows.
-    first : float or "auto", optional
+    first_tail : float or "auto", optional
         Position of the dial for the first label alone; `tail` by default. A low value here and a high `tail` keep P@1
         and raise PSP@k. With "auto", `tail` is chosen without regard to P@1.
     propensity : Propensity or str, optional
@@ -131,7 +131,7 @@ class TailDial(MetaLearner, GrowsLabels):
     ----------
     learner_ : Learner
         The fitted learner.
-    tail_, first_ : float
+    tail_, first_tail_ : float
         Position of the dial, and that for the first label.
 
     References
@@ -147,15 +147,15 @@ class TailDial(MetaLearner, GrowsLabels):
     array([[0]], dtype=int32)
     """
 
-    _stored: ClassVar[tuple[str, ...]] = ("learner_", "tail_", "first_")
+    _stored: ClassVar[tuple[str, ...]] = ("learner_", "tail_", "first_tail_")
 
     learner_: Learner
     tail_: float
-    first_: float
+    first_tail_: float
 
     _constraints: ClassVar[Mapping[str, Constraint]] = {
         "tail": Optional(Number(low=0, high=1), "auto"),
-        "first": Optional(Optional(Number(low=0, high=1), "auto")),
+        "first_tail": Optional(Optional(Number(low=0, high=1), "auto")),
         "max_loss": Number(low=0),
         "validation_fraction": Number(above=0, below=1),
         "random_state": SEED,
@@ -166,7 +166,7 @@ class TailDial(MetaLearner, GrowsLabels):
         *,
         learner: Learner | None = None,
         tail: float | Literal["auto"] = 0.5,
-        first: float | Literal["auto"] | None = None,
+        first_tail: float | Literal["auto"] | None = None,
         propensity: Propensity | str | None = None,
         max_loss: float = 1.0,
         validation_fraction: float = 0.1,
@@ -174,7 +174,7 @@ class TailDial(MetaLearner, GrowsLabels):
     ) -> None:
         self.learner = learner
         self.tail = tail
-        self.first = first
+        self.first_tail = first_tail
         self.propensity = propensity
         self.max_loss = max_loss
         self.validation_fraction = validation_fraction
@@ -187,7 +187,7 @@ class TailDial(MetaLearner, GrowsLabels):
 
     @property
     def _gives_probabilities(self) -> bool:  # type: ignore[override]
-        dial = (self.tail_, self.first_) if hasattr(self, "tail_") else (self.tail, self.first or 0)
+        dial = (self.tail_, self.first_tail_) if hasattr(self, "tail_") else (self.tail, self.first_tail or 0)
         return dial == (0, 0) and self._base()._gives_probabilities
 
     def _update(self, batch: UpdateBatch) -> None:
@@ -203,16 +203,16 @@ class TailDial(MetaLearner, GrowsLabels):
         return OneVsRest()
 
     def _fit(self, X: sp.csr_array, Y: sp.csr_array) -> None:
-        curve = self._curve(X, Y) if "auto" in (self.tail, self.first) else []
+        curve = self._curve(X, Y) if "auto" in (self.tail, self.first_tail) else []
         if isinstance(self.tail, str):
-            self.tail_ = choose_tail(curve, self.max_loss if self.first is None else math.inf)
+            self.tail_ = choose_tail(curve, self.max_loss if self.first_tail is None else math.inf)
         else:
             self.tail_ = float(self.tail)
-        if isinstance(self.first, str):
-            at_1 = [point._replace(ps_precision=point.ps_precision_at_1) for point in curve]
-            self.first_ = choose_tail(at_1, self.max_loss)
+        if isinstance(self.first_tail, str):
+            at_1 = [point._replace(psp_at_k=point.psp_at_1) for point in curve]
+            self.first_tail_ = choose_tail(at_1, self.max_loss)
         else:
-            self.first_ = self.tail_ if self.first is None else float(self.first)
+            self.first_tail_ = self.tail_ if self.first_tail is None else float(self.first_tail)
         self.learner_ = self._base()._fit_checked(X, Y)
 
     def _curve(self, X: sp.csr_array, Y: sp.csr_array) -> list[DialPoint]:
@@ -223,15 +223,15 @@ class TailDial(MetaLearner, GrowsLabels):
         train, held_out = random_split(
             Dataset(X, Y), test_share=self.validation_fraction, random_state=self.random_state
         )
-        trial = clone(self).set_params(tail=0.0, first=None)._fit_checked(train.X, train.Y)
+        trial = clone(self).set_params(tail=0.0, first_tail=None)._fit_checked(train.X, train.Y)
         return dial_curve(trial, held_out.X, held_out.Y)
 
     def _topk(self, X: sp.csr_array, k: int, allowed: Allowed) -> TopK:
         factors = self._tail_factors(self.tail_)
-        if self.first_ == self.tail_ or not len(factors):
+        if self.first_tail_ == self.tail_ or not len(factors):
             return self._weighted_topk(X, k, allowed, factors)
         self._check_inside()
-        wanted = [(k, factors), (1, self._tail_factors(self.first_))]
+        wanted = [(k, factors), (1, self._tail_factors(self.first_tail_))]
         top, first = self.learner_._weighted_topks(X, wanted, allowed)
         return _put_first(top, first.labels)
 
@@ -245,7 +245,7 @@ class TailDial(MetaLearner, GrowsLabels):
 
     def _explain(self, X: sp.csr_array, labels: Int32) -> list[Explanation]:
         factors = self._tail_factors(self.tail_)
-        best = self._topk(X, 1, None) if self.first_ != self.tail_ else None
+        best = self._topk(X, 1, None) if self.first_tail_ != self.tail_ else None
         whys = []
         for why in self.learner_._explain(X, labels):
             factor = float(factors[why.label])
@@ -261,7 +261,7 @@ class TailDial(MetaLearner, GrowsLabels):
 
     def _estimate(self, X: sp.csr_array, Y: sp.csr_array) -> TrainingCost:
         inner = self._base()._estimate(X, Y)
-        return inner.times(1.9) if "auto" in (self.tail, self.first) else inner
+        return inner.times(1.9) if "auto" in (self.tail, self.first_tail) else inner
 
 
 def _put_first(top: TopK, first: Int32) -> TopK:

@@ -240,7 +240,7 @@ class RankNet(MetaLearner):
 
         while done < int(self.epochs):  # one at a time: the next epoch would change the arrays that are being saved
             try:
-                list(run_blocks(learn, [done], threads=1, description="training RankNet", unit="epochs"))
+                list(run_blocks(learn, [done], description="training RankNet", unit="epochs"))
             except Interrupted as error:
                 error.args = (f"Stopped while training RankNet: {done:,} of {self.epochs:,} epochs were done.",)
                 raise

@@ -69,7 +69,8 @@ class TAug(MetaLearner):
         A side is trained on all rows, or only on those with any of its labels. Label trees without `n_hard_negatives`
         never use rows without labels, so it only affects the costs of a weighting, which depend on the number of rows.
     parallel : bool
-        Train both sides at the same time, each with half of the threads; in turn in a run that can be resumed.
+        Train both sides at the same time, each with half of the threads; in turn on one thread, and in a run that can
+        be resumed.
     random_state : int
         Seed of the copies.
     n_jobs : int, optional
@@ -175,13 +176,14 @@ class TAug(MetaLearner):
 
     def _fit(self, X: sp.csr_array, Y: sp.csr_array) -> None:
         self.head_labels_, self.tail_labels_ = _split(self.label_counts_, float(self.tau))
-        at_once = bool(self.parallel) and len(self.head_labels_) > 0 < len(self.tail_labels_) and not is_resumable()
+        has_both = len(self.head_labels_) > 0 < len(self.tail_labels_)
+        at_once = bool(self.parallel) and has_both and thread_count() > 1 and not is_resumable()
 
         def train(side: str, stop: StopFlag | None = None) -> Learner | None:
             return self._trained(side, X, Y, at_once)
 
         if at_once:
-            learners = list(run_blocks(train, ["head", "tail"], threads=2, description="training both sides"))
+            learners = list(run_blocks(train, ["head", "tail"], description="training both sides"))
         else:
             learners = [train("head"), train("tail")]
         self.head_learner_, self.tail_learner_ = learners
@@ -222,12 +224,13 @@ class TAug(MetaLearner):
             return None
         learner = self._base()
         rows, of_side = self._rows_of(X, Y, labels)
-        with at_most(max(1, thread_count() // 2)) if at_once else nullcontext():
+        with at_most(thread_count() // 2) if at_once else nullcontext():
             if side == "tail" and self.copies:
                 learner.n_features_in_ = int(X.shape[1])
                 learner._remember_labels(of_side)
-                keep = 1 - float(self.input_dropout)
-                copies = Augmentation(int(self.copies), keep, int(self.swaps), int(self.random_state))
+                copies = Augmentation(
+                    int(self.copies), float(self.input_dropout), int(self.swaps), int(self.random_state)
+                )
                 learner._fit_augmented(rows, of_side, copies)
             else:
                 learner._fit_checked(rows, of_side)

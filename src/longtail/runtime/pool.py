@@ -25,7 +25,7 @@ def run_blocks(
     work: Callable[[Block, StopFlag], Result],
     blocks: Sequence[Block],
     *,
-    threads: int | None = None,
+    n_jobs: int | None = None,
     description: str = "working",
     unit: str = "blocks",
     size: Callable[[Block], int] | None = None,
@@ -44,8 +44,8 @@ def run_blocks(
         current engine, if there is one.
     blocks : sequence
         At most two blocks per thread are in flight, so that results don't pile up.
-    threads : int, optional
-        Number of threads; `longtail.config.thread_count` by default.
+    n_jobs : int, optional
+        Threads, where the memory limit allows fewer than the settings; None as `longtail.config_context` says.
     description, unit : str
         For the progress bar.
     size : callable, optional
@@ -60,10 +60,10 @@ def run_blocks(
 
     Examples
     --------
-    >>> list(run_blocks(lambda block, stop: block * block, [1, 2, 3], threads=2))
+    >>> list(run_blocks(lambda block, stop: block * block, [1, 2, 3]))
     [1, 4, 9]
     """
-    count, engine = thread_count(threads), current_engine() if isinstance(work, RemoteTask) else None
+    count, engine = thread_count(n_jobs), current_engine() if isinstance(work, RemoteTask) else None
     steps = [size(block) if size else 1 for block in blocks]
     total = done + sum(steps)
     with progress_bar(description, total, unit, done) as advance:
@@ -153,18 +153,18 @@ def in_chunks(work: Callable[[int, int], None], n: int, at_once: int, descriptio
 
 
 class ThreadPool:
-    """Threads that are kept for many short rounds of work.
+    """Threads that are kept for many short rounds of work, as many as the settings say.
 
     Examples
     --------
-    >>> pool = ThreadPool(2)
+    >>> pool = ThreadPool()
     >>> pool.each(lambda first, last: last - first, 10, 4)
     [4, 4, 2]
     >>> pool.close()
     """
 
-    def __init__(self, threads: int | None = None) -> None:
-        count = thread_count(threads)
+    def __init__(self) -> None:
+        count = thread_count()
         self._pool = ThreadPoolExecutor(count, thread_name_prefix="longtail") if count > 1 else None
 
     def each(self, work: Callable[[int, int], Result], n: int, at_once: int) -> list[Result]:

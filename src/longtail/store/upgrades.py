@@ -23,7 +23,14 @@ _RENAMED: dict[str, dict[str, str | None]] = {
         "negatives": "n_hard_negatives",
         "dimensions": "n_components",
     },
-    "InstanceForest": {**_RUN, **_LINEAR, "newton_steps": "max_iter", "sweeps": "max_inner_iter", "trees": "n_trees"},
+    "InstanceForest": {
+        **_RUN,
+        **_LINEAR,
+        "newton_steps": "max_iter",
+        "sweeps": "max_inner_iter",
+        "trees": "n_trees",
+        "ideal": "criterion",
+    },
     "EmbeddingClassifier": {
         **_RUN,
         **_TRAINING,
@@ -44,6 +51,7 @@ _RENAMED: dict[str, dict[str, str | None]] = {
         "clip": "max_grad_norm",
         "checks": "evals_per_epoch",
         "keep_frozen": "cache_frozen",
+        "loss": "loss",
     },
     "RankNet": {
         **_RUN,
@@ -54,7 +62,7 @@ _RENAMED: dict[str, dict[str, str | None]] = {
         "candidates": "top_k",
         "most_loss": "max_loss",
     },
-    "TailDial": {**_RUN, "most_loss": "max_loss", "held_out": "validation_fraction"},
+    "TailDial": {**_RUN, "most_loss": "max_loss", "held_out": "validation_fraction", "first": "first_tail"},
     "Blend": {**_RUN, "candidates": "top_k", "held_out": "validation_fraction"},
     "CentroidReranker": {**_RUN, "candidates": "top_k"},
     "Stacked": {**_RUN, "candidates": "top_k"},
@@ -74,10 +82,12 @@ _RENAMED: dict[str, dict[str, str | None]] = {
     "AttentionHead": {"candidates": "top_k", "hidden": "hidden_layer_sizes"},
     "AdaptiveHead": {"clusters": "n_clusters", "hidden": "hidden_size"},
 }
-_RENAMED_VALUES: dict[str, dict[str, dict[Any, Any]]] = {"NeuralClassifier": {"loss": {"bce": "logistic"}}}
+_RENAMED_STATE: dict[str, dict[str, str | None]] = {"TailDial": {"first_": "first_tail_"}}
 _CONVERTED: dict[str, Callable[[Any], Any]] = {
     "keep": lambda keep: 1 - keep,
     "ngrams": lambda longest: {"tuple": [1, longest]},
+    "ideal": lambda is_ideal: "ndcg" if is_ideal else "dcg",
+    "loss": lambda loss: "logistic" if loss == "bce" else loss,
 }
 
 
@@ -90,7 +100,12 @@ def present_names(name: str) -> set[str]:
     ({'C'}, ['hidden_layer_sizes', 'hidden_size'])
     """
     former = {**_RUN, "threads": "n_jobs"}
-    return {new for table in (former, *_RENAMED.values()) for old, new in table.items() if old == name and new}
+    return {
+        new
+        for table in (former, *_RENAMED.values())
+        for old, new in table.items()
+        if old == name and new not in (None, old)
+    }
 
 
 def upgraded(value: Any, version: int) -> Any:
@@ -109,25 +124,24 @@ def upgraded(value: Any, version: int) -> Any:
         return [upgraded(item, version) for item in value]
     if not isinstance(value, dict):
         return value
-    inside = {key: upgraded(item, version) for key, item in value.items()}
-    if isinstance(inside.get("object"), str) and isinstance(inside.get("params"), dict):
-        bases = reversed(class_of(inside["object"]).__mro__)  # of a registered class too
-        renamed = {old: new for base in bases for old, new in _RENAMED.get(base.__name__, {}).items()}
-        inside["params"] = _params(renamed, inside["params"])
-        for base in class_of(inside["object"]).__mro__:
-            for name, values in _RENAMED_VALUES.get(base.__name__, {}).items():
-                if isinstance(inside["params"].get(name), str):
-                    inside["params"][name] = values.get(inside["params"][name], inside["params"][name])
-        history = inside.get("state", {}).get("history_", {}).get("dict", {})
-        if "held_out" in history:
-            history["validation"] = history.pop("held_out")
-    return inside
+    contents = {key: upgraded(item, version) for key, item in value.items()}
+    if isinstance(contents.get("object"), str) and isinstance(contents.get("params"), dict):
+        contents["params"] = _renamed(contents["params"], contents["object"], _RENAMED)
+        if isinstance(contents.get("state"), dict):
+            state = contents["state"] = _renamed(contents["state"], contents["object"], _RENAMED_STATE)
+            history = state.get("history_", {}).get("dict", {})
+            if "held_out" in history:
+                history["validation"] = history.pop("held_out")
+    return contents
 
 
-def _params(renamed: dict[str, str | None], params: dict[str, Any]) -> dict[str, Any]:
+def _renamed(values: dict[str, Any], name: str, table: dict[str, dict[str, str | None]]) -> dict[str, Any]:
+    """Return the parameters or the state of an object under their present names."""
+    bases = reversed(class_of(name).__mro__)  # of a registered class too
+    renamed = {old: new for base in bases for old, new in table.get(base.__name__, {}).items()}
     found = {}
-    for old, value in params.items():
+    for old, value in values.items():
         new = renamed.get(old, old)
         if new is not None:
-            found[new] = _CONVERTED[old](value) if new != old and old in _CONVERTED else value
+            found[new] = _CONVERTED[old](value) if old in renamed and old in _CONVERTED else value
     return found

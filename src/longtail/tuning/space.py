@@ -53,7 +53,7 @@ _SPACES: dict[str, tuple[Dimension, ...]] = {
     "bonsai": (*_LINEAR, Dimension("discount", 0.2, 1.0)),
     "plt": (Dimension("C", 1.0, 100.0, is_log=True),),
     "longtail-tree": (*_LINEAR, Dimension("weighting.factor", 1.0, 4.0), Dimension("discount", 0.1, 1.0)),
-    "longtail-tail": (*_LINEAR, Dimension("first", 0.0, 1.0)),
+    "longtail-tail": (*_LINEAR, Dimension("first_tail", 0.0, 1.0)),
     "fastxml": (*_LINEAR, Dimension("leaf_size", 5, 40, is_log=True, is_integer=True)),
     "pfastxml": (*_LINEAR, Dimension("leaf_size", 5, 40, is_log=True, is_integer=True)),
     "pfastrexml": (Dimension("alpha", 0.5, 0.98), Dimension("leaf_size", 5, 40, is_log=True, is_integer=True)),

@@ -491,7 +491,7 @@ def test_copies_of_rows_that_are_held_out_are_not_trained_on(monkeypatch):
     learner = small(validation_fraction=0.25)
     learner.n_features_in_ = 80
     learner._remember_labels(Y)
-    learner._fit_augmented(X, Y, Augmentation(copies=2, keep=1.0, swaps=0, seed=0))
+    learner._fit_augmented(X, Y, Augmentation(copies=2, input_dropout=0.0, swaps=0, random_state=0))
     (rows,) = trained
     uses = np.bincount(rows.indices, minlength=80)
     assert sorted(set(uses)) == [0, 3]

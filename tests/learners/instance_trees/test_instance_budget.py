@@ -98,7 +98,7 @@ def test_fewer_trees_than_were_finished(tmp_path, monkeypatch):
         {"random_state": 1},
         {"leaf_size": 4},
         {"weighting": "pw"},
-        {"ideal": False},
+        {"criterion": "dcg"},
         {"normalise": True},
         {"max_inner_iter": 9},
     ],

@@ -19,17 +19,17 @@ ARRAYS = [name for name in InstanceTrees._stored if not name.startswith("n_")]
 
 
 class TestInstanceForest(MatrixContract):
-    other_params: ClassVar = {"n_trees": 2, "leaf_size": 7, "leaf_labels": 3, "ideal": False, "bias": 0.5}
+    other_params: ClassVar = {"n_trees": 2, "leaf_size": 7, "leaf_labels": 3, "criterion": "dcg", "bias": 0.5}
 
     def make(self, **params):
         return InstanceForest(**SMALL | params)
 
 
 class TestPfastXML(MatrixContract):
-    other_params: ClassVar = {"weighting": "pw", "ideal": True}
+    other_params: ClassVar = {"weighting": "pw", "criterion": "ndcg"}
 
     def make(self, **params):
-        return InstanceForest(**SMALL | {"weighting": "inverse-propensity", "ideal": False} | params)
+        return InstanceForest(**SMALL | {"weighting": "inverse-propensity", "criterion": "dcg"} | params)
 
 
 class TestNormalised(MatrixContract):
@@ -64,7 +64,7 @@ VARIANTS = {
     "large leaves": {"leaf_size": 30},
     "normalised": {"normalise": True, "C": 50.0},
     "no bias": {"bias": 0.0},
-    **{name: {"weighting": name, "ideal": False} for name in WEIGHTINGS},
+    **{name: {"weighting": name, "criterion": "dcg"} for name in WEIGHTINGS},
 }
 
 
@@ -108,7 +108,7 @@ def test_inner_nodes_have_more_rows_than_a_leaf_may():
 def test_the_gains_of_pfastxml_by_hand():
     """Four rows in one leaf, labels of 3, 1 and 0 rows: n/4 * 1/p, 1/p = 1 + C (n + B)^-A, C = (ln 4 - 1)(B + 1)^A."""
     X, Y = np.eye(4), np.array([[1, 0, 0], [1, 0, 0], [1, 1, 0], [0, 0, 0]])
-    learner = InstanceForest(n_trees=2, leaf_size=4, weighting="inverse-propensity", ideal=False).fit(X, Y)
+    learner = InstanceForest(n_trees=2, leaf_size=4, weighting="inverse-propensity", criterion="dcg").fit(X, Y)
     c = (np.log(4) - 1) * 2.5**0.55
     expected = [3 / 4 * (1 + c * 4.5**-0.55), 1 / 4 * (1 + c * 2.5**-0.55)]
     top = learner.predict_topk(X, 3)
@@ -126,8 +126,8 @@ def test_the_ideal_matters_where_rows_have_several_labels():
     X, Y = more_data()
     one_label = sp.csr_array(np.eye(40, dtype=np.float32)[np.asarray(Y.argmax(axis=1)).ravel()])
     for labels, same in ((one_label, True), (Y, False)):
-        with_ideal, without = (InstanceForest(**SMALL, ideal=ideal).fit(X, labels).trees_ for ideal in (True, False))
-        weights = with_ideal.weights_, without.weights_
+        normalised, plain = (InstanceForest(**SMALL, criterion=name).fit(X, labels).trees_ for name in ("ndcg", "dcg"))
+        weights = normalised.weights_, plain.weights_
         assert (len(weights[0]) == len(weights[1]) and (weights[0] == weights[1]).all()) == same
 
 
@@ -233,8 +233,8 @@ def test_another_seed_gives_other_trees(forest):
         ("leaf_labels", 2**31),
         ("weighting", "heavy"),
         ("weighting", 3),
-        ("ideal", 1),
-        ("ideal", None),
+        ("criterion", True),
+        ("criterion", "ndgc"),
         ("C", 0),
         ("C", -1),
         ("C", np.inf),

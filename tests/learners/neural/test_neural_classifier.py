@@ -314,7 +314,7 @@ def test_copies_of_rows_are_not_counted_in_costs(monkeypatch):
     learner = small(weighting="pw", validation_fraction=0.0, epochs=1)
     learner.n_features_in_ = as_tokens(X).shape[1]
     learner._remember_labels(Y)
-    learner._fit_augmented(as_tokens(X), Y, Augmentation(copies=4, keep=0.7, swaps=1, seed=0))
+    learner._fit_augmented(as_tokens(X), Y, Augmentation(copies=4, input_dropout=0.3, swaps=1, random_state=0))
     np.testing.assert_array_equal(counted[0], learner.label_counts_)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import closing
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, get_args
 
 import numpy as np
 import scipy.sparse as sp
@@ -20,7 +20,7 @@ from longtail.learners.explanation import Explanation
 from longtail.learners.instance_trees.explaining import explain_label, trace_path
 from longtail.learners.instance_trees.forest_search import Trees, find_leaves, rank_leaves
 from longtail.learners.instance_trees.l1_logistic import L1Limits
-from longtail.learners.instance_trees.training import TreeTrainer, estimate_trees
+from longtail.learners.instance_trees.training import Criterion, TreeTrainer, estimate_trees
 from longtail.learners.instance_trees.tree_growing import Growth
 from longtail.learners.instance_trees.trees import InstanceTrees
 from longtail.learners.rows import row_scales
@@ -30,7 +30,7 @@ from longtail.runtime.memory import affordable_threads
 from longtail.runtime.mmap import is_mapped, room_like
 from longtail.runtime.pool import in_chunks
 from longtail.topk import TopK
-from longtail.validation import SEED, Boolean, Constraint, Integer, Number, check
+from longtail.validation import SEED, Boolean, Constraint, Integer, Number, OneOf, check
 from longtail.weighting import NoWeighting, Weighting, get_weighting
 
 _ROWS_AT_ONCE, _SCALED_AT_ONCE = 4096, 1 << 10
@@ -55,8 +55,9 @@ class InstanceForest(Learner):
         Maximum number of labels stored in a leaf.
     weighting : Weighting or str, optional
         The positive cost of a label is its gain, as in "inverse-propensity"; all 1 by default.
-    ideal : bool
-        Divide the gain of a row by that of its best ranking (nDCG), so that all rows count the same, or not (DCG).
+    criterion : {"ndcg", "dcg"}
+        What the splits maximise: "ndcg" divides the gain of a row by that of its best ranking, so that all rows count the
+        same; "dcg" does not.
     C : float
         Inverse regularisation strength of the hyperplanes: the larger, the more weights they have and the deeper the
         trees grow. Its effect depends on the scale of the rows.
@@ -105,7 +106,7 @@ class InstanceForest(Learner):
         "max_iter": Integer(1),
         "max_inner_iter": Integer(1),
         "random_state": SEED,
-        "ideal": Boolean(),
+        "criterion": OneOf(*get_args(Criterion)),
         "normalise": Boolean(),
     }
 
@@ -116,7 +117,7 @@ class InstanceForest(Learner):
         leaf_size: int = 10,
         leaf_labels: int = 100,
         weighting: Weighting | str | None = None,
-        ideal: bool = True,
+        criterion: Criterion = "ndcg",
         C: float = 1.0,
         normalise: bool = False,
         bias: float = 1.0,
@@ -130,7 +131,7 @@ class InstanceForest(Learner):
         self.leaf_size = leaf_size
         self.leaf_labels = leaf_labels
         self.weighting = weighting
-        self.ideal = ideal
+        self.criterion = criterion
         self.C = C
         self.normalise = normalise
         self.bias = bias
@@ -257,7 +258,7 @@ class InstanceForest(Learner):
             self._scaled(X),
             Y,
             gains,
-            bool(self.ideal),
+            self.criterion,
             Growth(int(self.leaf_size), int(self.leaf_labels), float(self.C), float(self.bias)),
             L1Limits(int(self.max_iter), int(self.max_inner_iter), float(self.tol)),
             int(self.random_state),

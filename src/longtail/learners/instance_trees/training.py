@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import scipy.sparse as sp
@@ -25,6 +25,8 @@ from longtail.runtime.mmap import is_mapped, spilled
 from longtail.runtime.pool import StopFlag, run_blocks
 from longtail.runtime.task import RemoteTask
 
+Criterion = Literal["ndcg", "dcg"]
+
 _TRIAL_ROWS = 4000
 
 
@@ -32,15 +34,15 @@ _TRIAL_ROWS = 4000
 class TreeTrainer:
     """Grows trees over some rows, each with its own seed.
 
-    `X` has scaled rows, `gains` the gain of each label; if `ideal`, the gain of a row is divided by that of its best
-    ranking. With `augmentation`, a tree has one copy more of each row with labels: that with the number of the tree
+    `X` has scaled rows, `gains` the gain of each label; with the `criterion` "ndcg", the gain of a row is
+    divided by that of its best ranking. With `augmentation`, a tree has one copy more of each row with labels: that with the number of the tree
     modulo the number of copies, scaled to unit length if `normalise`.
     """
 
     X: sp.csr_array
     Y: sp.csr_array
     gains: Float32
-    ideal: bool
+    criterion: Criterion
     growth: Growth
     limits: L1Limits
     seed: int
@@ -54,7 +56,7 @@ class TreeTrainer:
         if augmentation:
             Y = sp.csr_array(sp.vstack([Y, Y[self._copied]], format="csr"))
         inverse = np.ones(Y.shape[0], np.float32)
-        if self.ideal:
+        if self.criterion == "ndcg":
             ideal_gains(Y.indptr, Y.indices, gains, inverse)
         self._relevance = Relevance(Y.indptr, Y.indices, gains, inverse)
         self._of_thread = threading.local()
@@ -63,7 +65,7 @@ class TreeTrainer:
         """Grow the trees with these numbers, in order; `done` trees were grown by an earlier run."""
         try:
             work = RemoteTask(self, "grow_one")
-            yield from run_blocks(work, numbers, threads=threads, description="growing trees", unit="trees", done=done)
+            yield from run_blocks(work, numbers, n_jobs=threads, description="growing trees", unit="trees", done=done)
         finally:
             self._of_thread = threading.local()  # frees the memory of the threads
 
@@ -130,7 +132,7 @@ class TreeTrainer:
 
     def fingerprint(self, first: int) -> bytes:
         """Digest of everything that the trees from number `first` on depend on."""
-        described = (self.growth, self.limits, self.seed, self.ideal, self.X.shape, self.augmentation, first)
+        described = (self.growth, self.limits, self.seed, self.criterion, self.X.shape, self.augmentation, first)
         arrays = (self.X.indptr, self.X.indices, self.X.data, self.Y.indptr, self.Y.indices, self.gains)
         return digest_of(described, arrays)
 

@@ -98,7 +98,7 @@ def estimate_nodes(trainer: NodeTrainer, n_hard_negatives: int) -> TrainingCost:
             return time.thread_time() - start, float(sum(array.nbytes for array in solved))
 
         with MemoryWatch() as watch:
-            tried = np.array(list(run_blocks(solve, chosen, threads=threads, description="trying nodes")))
+            tried = np.array(list(run_blocks(solve, chosen, n_jobs=threads, description="trying nodes")))
         trainer.spare.clear()
         seconds += float(represented @ tried[:, 0]) / min(threads, len(of_level))
         size += float(represented @ tried[:, 1])

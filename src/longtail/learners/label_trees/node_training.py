@@ -154,7 +154,7 @@ class NodeTrainer:
             yield from run_blocks(
                 RemoteTask(self, "solve_members", (level,)),
                 some,
-                threads=threads,
+                n_jobs=threads,
                 description=f"training level {depth + 1} of {len(self._level_starts) - 1}",
                 unit="members",
                 size=lambda block: len(block.members),

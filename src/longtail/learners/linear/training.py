@@ -93,7 +93,7 @@ class BlockTrainer:
             yield from run_blocks(
                 RemoteTask(self, "solve_numbered", pack=lambda block: (block, blocks[block])),
                 range(first, len(blocks)),
-                threads=threads,
+                n_jobs=threads,
                 description="training labels",
                 unit="labels",
                 size=lambda block: len(blocks[block]),
@@ -224,7 +224,7 @@ def estimate_blocks(trainer: BlockTrainer, blocks: list[Int32], threads: int) ->
         return time.thread_time() - start, float(size)
 
     with MemoryWatch() as watch:
-        tried = np.array(list(run_blocks(solve, chosen, threads=threads, description="trying blocks")))
+        tried = np.array(list(run_blocks(solve, chosen, n_jobs=threads, description="trying blocks")))
     trainer.spare.clear()
     # Time and size follow roughly a power law in the rank of the block: interpolate linearly between logarithms.
     places, known = np.log1p(np.arange(len(blocks))), np.log1p(chosen)
