@@ -1,4 +1,4 @@
-"""`longtail diagnose`: shares, norms and the picture of them."""
+"""`longtail diagnose`: shares, norms and the plot of them."""
 
 import json
 import re
@@ -140,9 +140,9 @@ def test_labels_that_the_model_does_not_know(tmp_path, monkeypatch, run):
     assert (tail["predicted_share"], tail["suppression"]) == (0, 0)
 
 
-@pytest.mark.parametrize("name", ["picture.svg", "picture.png"])
-def test_picture(files, run, name):
-    result = run("weighted", "test.txt", "--before", "plain", "--picture", name)
+@pytest.mark.parametrize("name", ["plot.svg", "plot.png"])
+def test_plot(files, run, name):
+    result = run("weighted", "test.txt", "--before", "plain", "--plot", name)
     assert f"Wrote {name}." in result.stderr
     assert Path(name).stat().st_size > 5000
 
@@ -153,8 +153,8 @@ def test_picture(files, run, name):
         (["nowhere", "test.txt"], "nowhere is not a model"),
         (["plain", "nowhere.txt"], "nowhere.txt"),
         (["plain", "test.txt", "--before", "other"], ": diagnose models of the same labels."),
-        (["plain", "test.txt", "--picture", "x.txt"], "must end in"),
-        (["plain", "test.txt", "--picture", "no/x.svg"], "not a directory"),
+        (["plain", "test.txt", "--plot", "x.txt"], "must end in"),
+        (["plain", "test.txt", "--plot", "no/x.svg"], "not a directory"),
         (["plain", "test.txt", "-k", "0"], "-k"),
         (["plain", "test.txt", "--tail", "2"], "--tail"),
     ],
@@ -167,7 +167,7 @@ def test_mistakes(files, run, arguments, message):
     assert message in " ".join(result.stderr.split())
 
 
-class TestPicture:
+class TestPlot:
     def diagnosis(self, norms, counts=None):
         counts = np.arange(100, 0, -1) if counts is None else counts
         rng = np.random.default_rng(0)
@@ -193,7 +193,7 @@ class TestPicture:
         sorted_, shuffled = self.diagnosis(norms), self.diagnosis(norms[order], np.arange(100, 0, -1)[order])
         np.testing.assert_allclose(smoothed(sorted_), smoothed(shuffled))
 
-    def test_the_curves_of_the_picture(self):
+    def test_the_curves_of_the_plot(self):
         norms = np.linspace(9, 1, 100)
         figure = suppression(
             {"plain": self.diagnosis(norms), "turned": self.diagnosis(norms), "none": self.diagnosis(None)}

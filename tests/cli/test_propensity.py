@@ -88,7 +88,7 @@ class TestFit:
     def test_what_is_written(self, files, run):
         result = run(
             *("fit", "data.txt", "--hierarchy", "ids.tsv", "--min-descendants", 3, "--labels-per-bin", 10),
-            *("--out", "curve.png", "--save", "p.json", "--json", "--resamples", 10),
+            *("--plot", "curve.png", "--save", "p.json", "--json", "--resamples", 10),
         )
         values = json.loads(result.stdout)
         assert json.loads(Path("p.json").read_text()) == values
@@ -174,7 +174,7 @@ class TestFit:
             (["data.txt", "--hierarchy", "none.tsv"], "none.tsv"),
             (["none.txt", "--hierarchy", "ids.tsv"], "none.txt"),
             (["data.txt", "--hierarchy", "names.tsv"], "such as 'label 1' is one of the 900 labels, such as '0'"),
-            (["data.txt", "--hierarchy", "ids.tsv", "--out", "curve.gif"], "must end in .png"),
+            (["data.txt", "--hierarchy", "ids.tsv", "--plot", "curve.gif"], "must end in .png"),
             (["data.txt", "--hierarchy", "ids.tsv", "--save", "no/p.json"], "not a directory"),
             (["data.txt", "--hierarchy", "ids.tsv", "--level", "95"], "level must be"),
             (["data.jsonl", "--hierarchy", "circle.tsv"], "'label 0' under 'label 1' under 'label 0'"),
@@ -215,9 +215,9 @@ class TestShow:
     def test_a_data_set_by_name_brings_its_rows_and_constants(self, run):
         assert "A = 0.6, B = 2.6, 490,449 rows" in run("show", "--propensity", "Amazon-670K").stdout
 
-    def test_a_file_that_fit_wrote_and_a_picture(self, files, run):
+    def test_a_file_that_fit_wrote_and_a_plot(self, files, run):
         Path("p.json").write_text('{"a": 0.3, "b": 0.7}')
-        text = run("show", "data.txt", "--propensity", "p.json", "--out", "curve.svg").stdout
+        text = run("show", "data.txt", "--propensity", "p.json", "--plot", "curve.svg").stdout
         assert "data.txt: A = 0.3, B = 0.7" in text
         assert "<svg" in Path("curve.svg").read_text()
 
@@ -227,7 +227,7 @@ class TestShow:
             ([], "give TRAIN or --rows"),
             (["data.txt", "--rows", "50"], "can't be given with TRAIN"),
             (["--propensity", "0.5", "--rows", "50"], "--propensity must be A,B"),
-            (["data.txt", "--out", "x.gif"], "must end in"),
+            (["data.txt", "--plot", "x.gif"], "must end in"),
             (["none.txt"], "none.txt"),
         ],
     )
@@ -266,8 +266,8 @@ class TestSensitivity:
             assert row["changed"] == (row["order"] != ["head", "tail"])
         assert [row["changed"] for row in values["rows"]] == [False, False, True, True]
 
-    def test_the_table_and_the_picture(self, models, run):
-        result = run("sensitivity", "tail", "test.txt", "--a", "0,0.5", "--b", "1", "-k", "1,2", "--out", "s.png")
+    def test_the_table_and_the_plot(self, models, run):
+        result = run("sensitivity", "tail", "test.txt", "--a", "0,0.5", "--b", "1", "-k", "1,2", "--plot", "s.png")
         assert "PSP@1 on test.txt, percent; with A = 0.6, B = 2.6: tail" in result.stdout
         assert "PSP@2" in result.stdout
         assert Path("s.png").read_bytes().startswith(b"\x89PNG")
@@ -287,7 +287,7 @@ class TestSensitivity:
             (["head", "test.txt", "--b", "1,0"], "--b must be numbers above 0"),
             (["head", "test.txt", "--a", "x"], "--a must be"),
             (["head", "test.txt", "-k", "0"], "-k must be"),
-            (["head", "test.txt", "--out", "s.gif"], "must end in"),
+            (["head", "test.txt", "--plot", "s.gif"], "must end in"),
         ],
     )
     def test_mistakes(self, models, run, arguments, message):

@@ -184,7 +184,7 @@ def found():
     return map_labels(vectors, np.arange(60, 0, -1) ** 3, None, names)
 
 
-class TestPicture:
+class TestPlot:
     def test_a_point_for_each_label(self, found):
         (axes,) = label_map(found).axes
         points = {line.get_gid(): line for line in axes.lines}
@@ -255,7 +255,7 @@ def report():
 
 
 class TestPage:
-    def test_the_picture_and_its_numbers(self, report):
+    def test_the_plot_and_its_numbers(self, report):
         plain, embedded = report.models
         assert plain.label_map is None
         assert len(embedded.label_map.names) == N_LABELS - 2

@@ -290,9 +290,9 @@ class TestPage:
         drawn = "".join(re.findall(r"<svg.*?</svg>", text, re.DOTALL))
         assert not re.findall(r"#[0-9a-f]{6}", drawn), "a colour that no page can change"
 
-    def test_pictures_are_described_and_have_their_numbers(self, page):
-        pictures = [value for tag, name, value in page.attributes if (tag, name) == ("svg", "aria-label")]
-        assert len(pictures) == len(set(pictures)) == 7
+    def test_plots_are_described_and_have_their_numbers(self, page):
+        plots = [value for tag, name, value in page.attributes if (tag, name) == ("svg", "aria-label")]
+        assert len(plots) == len(set(plots)) == 7
         assert page.tags.count("figcaption") == page.tags.count("figure") == 7
         assert page.text.count("Numbers") == 7
 

@@ -388,7 +388,7 @@ def test_the_markdown_appears_only_when_it_is_complete(place, tmp_path, monkeypa
     assert [file.name for file in tmp_path.iterdir()] == ["page.md"]
 
 
-def test_a_panel_is_a_table_and_a_picture():
+def test_a_panel_is_a_table_and_a_plot():
     curves = {"a": [(1.0, 0.5), None], "b": [(1200.0, None), (0.25, None)]}
     panel = Panel("mine, many", "place", ["x", "y"], "%", curves)
     assert panel.lines()[2:6] == [

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from longtail.cli.arguments import capped, read
-from longtail.cli.console import guarded, output, output_json, output_table, save_picture, step
-from longtail.cli.options import AsJson, ModelPath, TailPosition, TestRows, k_option, picture_option
+from longtail.cli.console import guarded, output, output_json, output_table, save_plot, step
+from longtail.cli.options import AsJson, ModelPath, TailPosition, TestRows, k_option, plot_option
 
 if TYPE_CHECKING:
     from longtail.data import Dataset
@@ -27,7 +27,7 @@ def diagnose(
     ] = None,
     k: Annotated[int, k_option("Labels per row that count as predicted")] = 5,
     tail: TailPosition = None,
-    picture: Annotated[Path | None, picture_option("--picture", "norms and shares")] = None,
+    plot: Annotated[Path | None, plot_option("norms and shares")] = None,
     normalise: Annotated[
         bool,
         typer.Option("--normalise", help="Add the metrics of MODEL with all label weight vectors scaled to one norm."),
@@ -40,7 +40,7 @@ def diagnose(
 labels. Then the correlation of a label's weight norm with its training rows, and of its predictions with its norm: \
 if the norm alone decided, predictions would be proportional to it (correlation 1, exponent 1).
     """
-    with step("diagnosing", outcome="Nothing was written." if picture else ""):
+    with step("diagnosing", outcome="Nothing was written." if plot else ""):
         from longtail.store import Model
         from longtail.store.several import check_same_labels
 
@@ -52,10 +52,10 @@ if the norm alone decided, predictions would be proportional to it (correlation 
         found = {name: _diagnosed(one, dataset, k, tail if name == "model" else None) for name, one in models.items()}
         scores = _scores(models["model"], dataset, k, tail) if normalise else {}
         names = _names(model, before, tail)
-        if picture is not None:
+        if plot is not None:
             from longtail.plots.by_frequency import suppression
 
-            save_picture(suppression({names[name]: one for name, one in found.items()}), picture)
+            save_plot(suppression({names[name]: one for name, one in found.items()}), plot)
     if as_json:
         output_json(_as_json(found, scores))
     else:

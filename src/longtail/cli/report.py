@@ -32,7 +32,7 @@ def report(
 ) -> None:
     """Compare models on labelled rows in an HTML page.
 
-    Writes one self-contained HTML file with pictures and tables: metrics with intervals, results by label frequency, \
+    Writes one self-contained HTML file with plots and tables: metrics with intervals, results by label frequency, \
 label frequencies and propensities, weights, calibration, training, and the documents and labels with the best and \
 the worst predictions.
     """

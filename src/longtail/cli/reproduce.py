@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from longtail.cli.arguments import parse_names, parse_seconds
-from longtail.cli.console import guarded, note, output, output_table, run_settings, save_picture, step
-from longtail.cli.options import Cluster, Threads, picture_option
+from longtail.cli.console import guarded, note, output, output_table, run_settings, save_plot, step
+from longtail.cli.options import Cluster, Threads, plot_option
 from longtail.errors import ParameterError
 from longtail.runtime.disk import check_out_file
 
@@ -61,7 +61,7 @@ def reproduce(
     ] = None,
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write Markdown to this file.")] = None,
     cluster: Cluster = None,
-    plot: Annotated[Path | None, picture_option("--plot", "the gains or the figure")] = None,
+    plot: Annotated[Path | None, plot_option("the gains or the figure")] = None,
 ) -> None:
     """Run the recipes for a table or figure of the five papers, and show our results beside the published ones.
 
@@ -207,7 +207,7 @@ def _draw(section: _Section, plot: Path) -> None:
         drawn = gains_beside(section.gains)
     else:
         drawn = panels_beside(section.panels) if section.panels else numbers_beside(section.direct)
-    save_picture(drawn, plot)
+    save_plot(drawn, plot)
 
 
 def _run(runner: Runner, jobs: list[Job]) -> dict[Job, JobResult]:

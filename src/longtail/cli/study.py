@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from longtail.cli.arguments import parse_numbers, parse_recipes, read
-from longtail.cli.console import guarded, output, output_json, output_table, run_settings, save_picture, step
-from longtail.cli.options import FORMATS, AsJson, Threads, picture_option, rows_argument
+from longtail.cli.console import guarded, output, output_json, output_table, run_settings, save_plot, step
+from longtail.cli.options import FORMATS, AsJson, Threads, plot_option, rows_argument
 from longtail.errors import InputError, ParameterError
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def missing(
     ] = "0.1,0.3,0.55,0.9",
     seeds: Annotated[int, typer.Option(min=1, help="Repetitions of each masking and training.")] = 3,
     threads: Threads = None,
-    plot: Annotated[Path | None, picture_option("--plot", "the results")] = None,
+    plot: Annotated[Path | None, plot_option("the results")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Hide labels of a data set by known propensities, train on the rest, and evaluate on all labels.
@@ -64,7 +64,7 @@ def missing(
     if plot is not None:
         from longtail.plots.comparisons import missing_labels
 
-        save_picture(missing_labels(made, outcomes, "nDCG@5"), plot)
+        save_plot(missing_labels(made, outcomes, "nDCG@5"), plot)
     if as_json:
         output_json(_as_json(made, outcomes))
     else:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from longtail.kernels.types import Float64, Int64
-from longtail.plots.style import BROKEN, COLOURS, INK, PLOT, colour, figure, legend, look, picture, plain_numbers
+from longtail.plots.style import BROKEN, COLOURS, INK, PLOT_SIZE, colour, figure, legend, look, plain_numbers, plot
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -29,7 +29,7 @@ _WINDOWS = 40
 _ROWS, _TENTHS = "training rows of the label", "tenth of the labels, the most frequent first"
 
 
-@picture
+@plot
 def label_frequencies(frequencies: Int64, law: PowerLaw | None = None, ends: Mapping[str, int] | None = None) -> Figure:
     """Draw the training rows of each label against its rank, both on logarithmic axes.
 
@@ -42,7 +42,7 @@ def label_frequencies(frequencies: Int64, law: PowerLaw | None = None, ends: Map
     ends : mapping of str to int, optional
         Last rank of each part of the labels, such as head and torso.
     """
-    drawn, (axes,) = figure(*PLOT)
+    drawn, (axes,) = figure(*PLOT_SIZE)
     ranks = np.arange(1, len(frequencies) + 1)
     corners = np.flatnonzero(np.diff(frequencies, prepend=-1, append=-1))  # where a new frequency begins; the end
     shown = np.unique(np.concatenate([corners[:-1], corners[1:] - 1]))
@@ -67,7 +67,7 @@ def label_frequencies(frequencies: Int64, law: PowerLaw | None = None, ends: Map
     return drawn
 
 
-@picture
+@plot
 def by_decile(metric: str, results: Mapping[str, Sequence[Interval]]) -> Figure:
     """Draw a bar with its interval for each model in each tenth of the labels.
 
@@ -78,7 +78,7 @@ def by_decile(metric: str, results: Mapping[str, Sequence[Interval]]) -> Figure:
     results : mapping of str to sequence of Interval
         By model; one value per tenth, the most frequent labels first. A tenth without a value has no bar.
     """
-    drawn, (axes,) = figure(*PLOT)
+    drawn, (axes,) = figure(*PLOT_SIZE)
     width, tenths = 0.84 / len(results), max(map(len, results.values()))
     for number, values in enumerate(results.values()):
         found = np.array([(one.value, one.low, one.high) for one in values]).reshape(-1, 3)
@@ -96,7 +96,7 @@ def by_decile(metric: str, results: Mapping[str, Sequence[Interval]]) -> Figure:
     return drawn
 
 
-@picture
+@plot
 def weight_norms(results: Mapping[str, Sequence[CountBin]], numbers: Sequence[int] | None = None) -> Figure:
     """Draw the median norm of the labels' weights against their training rows, with the interquartile range as a band.
 
@@ -107,7 +107,7 @@ def weight_norms(results: Mapping[str, Sequence[CountBin]], numbers: Sequence[in
     numbers : sequence of int, optional
         Numbers of the models, for their colours; 0, 1, 2, ... by default.
     """
-    drawn, (axes,) = figure(*PLOT)
+    drawn, (axes,) = figure(*PLOT_SIZE)
     for number, bins in zip(numbers or range(len(results)), results.values(), strict=True):
         counts = np.array([found.mean_count for found in bins])
         lower, median, upper = np.array([found.quartiles for found in bins]).reshape(-1, 3).T
@@ -122,7 +122,7 @@ def weight_norms(results: Mapping[str, Sequence[CountBin]], numbers: Sequence[in
     return drawn
 
 
-@picture
+@plot
 def propensities(curves: Sequence[PropensityCurve], numbers: Sequence[int] | None = None) -> Figure:
     """Draw propensity against training rows, with a dot for every count that labels have: the larger, the more labels.
 
@@ -132,7 +132,7 @@ def propensities(curves: Sequence[PropensityCurve], numbers: Sequence[int] | Non
     numbers : sequence of int, optional
         Number of the first model of each curve, for its colour; 0, 1, 2, ... by default.
     """
-    drawn, (axes,) = figure(*PLOT)
+    drawn, (axes,) = figure(*PLOT_SIZE)
     for number, curve in zip(numbers or range(len(curves)), curves, strict=True):
         areas = _SMALLEST + (_LARGEST - _SMALLEST) * curve.n_labels / curve.n_labels.max()
         axes.plot(curve.counts, curve.propensities, color=colour(number), linewidth=1.2)
@@ -154,7 +154,7 @@ def propensities(curves: Sequence[PropensityCurve], numbers: Sequence[int] | Non
     return drawn
 
 
-@picture
+@plot
 def fitted_curve(fitted: FittedPropensity) -> Figure:
     """Draw the bins of labels, the fitted curve with its interval, and the published curves for comparison.
 
@@ -187,7 +187,7 @@ def fitted_curve(fitted: FittedPropensity) -> Figure:
     return drawn
 
 
-@picture
+@plot
 def suppression(results: Mapping[str, Diagnosis]) -> Figure:
     """Draw norms against the rank of the label by frequency, and the shares of recorded and predicted labels.
 

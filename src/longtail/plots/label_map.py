@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from longtail.plots.placement import place_names
-from longtail.plots.style import COLOURS, INK, MARKERS, PAPER, figure, picture, shortened
+from longtail.plots.style import COLOURS, INK, MARKERS, PAPER, figure, plot, shortened
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,7 +25,7 @@ _MOST_NAMES, _NEEDED = 28, 12
 _ALIGNMENTS = {-1: ("right", "top"), 0: ("center", "center"), 1: ("left", "bottom")}
 
 
-@picture
+@plot
 def label_map(found: LabelMap) -> Figure:
     """Draw a point per label, and the names of the most frequent labels where there is room."""
     from matplotlib.lines import Line2D

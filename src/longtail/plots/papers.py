@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from longtail.plots.style import figure, legend, look, picture
+from longtail.plots.style import figure, legend, look, plot
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -17,7 +17,7 @@ _FEW = 4  # names that fit side by side on an axis
 _BESIDE = 3  # panels in a row
 
 
-@picture
+@plot
 def gains_beside(gains: Sequence[Gain]) -> Figure:
     """Draw the gain of each method over its base, with intervals, and the range in the paper as a grey bar."""
     metrics = _shown(list(dict.fromkeys(gain.metric for gain in gains)))
@@ -47,7 +47,7 @@ def gains_beside(gains: Sequence[Gain]) -> Figure:
     return drawn
 
 
-@picture
+@plot
 def numbers_beside(direct: Mapping[tuple[str, str], Sequence[FigureNumber]]) -> Figure:
     """Draw the paper's numbers, hollow, and ours with intervals, filled: a row per method, a column per data set."""
     sets = list(dict.fromkeys(data for data, _ in direct))
@@ -70,7 +70,7 @@ def numbers_beside(direct: Mapping[tuple[str, str], Sequence[FigureNumber]]) -> 
     return drawn
 
 
-@picture
+@plot
 def panels_beside(panels: Sequence[Panel]) -> Figure:
     """Draw the panels of a figure, three in a row, with intervals."""
     names = list(dict.fromkeys(name for panel in panels for name in panel.curves))

@@ -1,4 +1,4 @@
-"""Pictures of propensities."""
+"""Plots of propensities."""
 
 from __future__ import annotations
 
