@@ -26,7 +26,7 @@ def calibrate(
     method: Annotated[Literal["isotonic", "platt"], typer.Option(help="Calibration; platt for few rows.")] = "isotonic",
     bins: Annotated[
         Literal["head-torso-tail", "deciles", "none"],
-        typer.Option(help="Groups of labels by frequency, calibrated separately."),
+        typer.Option(help="Bins of labels by frequency, calibrated separately."),
     ] = "head-torso-tail",
     k: Annotated[int, k_option("Predicted labels per row to fit on", most=LARGEST_INT)] = 20,
     as_json: AsJson = False,

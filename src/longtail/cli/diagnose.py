@@ -53,9 +53,9 @@ if the norm alone decided, predictions would be proportional to it (correlation 
         scores = _scores(models["model"], dataset, k, tail) if normalise else {}
         names = _names(model, before, tail)
         if plot is not None:
-            from longtail.plots.by_frequency import suppression
+            from longtail.plots.by_frequency import norms_and_shares
 
-            save_plot(suppression({names[name]: one for name, one in found.items()}), plot)
+            save_plot(norms_and_shares({names[name]: one for name, one in found.items()}), plot)
     if as_json:
         output_json(_as_json(found, scores))
     else:
@@ -121,7 +121,7 @@ def _output_shares(found: dict[str, Diagnosis], names: dict[str, str], title: st
     for name in found:
         columns += [f"{names[name]}: predicted" if several else "predicted", "ratio"]
     rows = []
-    for shares in zip(*((*one.parts, *one.deciles) for one in found.values()), strict=True):
+    for shares in zip(*((*one.bins, *one.deciles) for one in found.values()), strict=True):
         last = shares[-1]
         cells = [last.name, f"{last.n_labels:,}", shown_counts(last), written_shares(last)[0]]
         for share in shares:

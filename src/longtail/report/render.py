@@ -70,7 +70,7 @@ def render(report: Report, *, made: datetime | None = None) -> str:
             captions=captions,
             tables=tables,
             plots=plots,
-            parts_caption=captions.parts_table(report),
+            bins_caption=captions.bins_table(report),
             made=made,
             version=__version__,
         )
@@ -115,7 +115,7 @@ def _deciles(report: Report, metric: str) -> Plot:
     }
     return Plot(
         f"{key} by label frequency",
-        _drawing(by_decile(key, results), f"deciles-{metric}", f"{key} of each model in each tenth of the labels"),
+        _drawing(by_decile(key, results), f"deciles-{metric}", f"{key} of each model in each decile of the labels"),
         captions.deciles(report, metric),
         (tables.deciles_table(report, metric),),
     )
@@ -125,7 +125,7 @@ def _frequencies(report: Report) -> Plot | None:
     found = falling_frequencies(report.label_counts)
     if not len(found):
         return None
-    drawn = label_frequencies(found, report.power_law, _ends_of_parts(report))
+    drawn = label_frequencies(found, report.power_law, _ends_of_bins(report))
     return Plot(
         "Label frequencies",
         _drawing(drawn, "frequencies", "training rows of the labels against their rank, with a fitted power law"),
@@ -134,10 +134,10 @@ def _frequencies(report: Report) -> Plot | None:
     )
 
 
-def _ends_of_parts(report: Report) -> dict[str, int]:
+def _ends_of_bins(report: Report) -> dict[str, int]:
     """Return the last ranks of head, torso and tail among the labels with a training row."""
-    group, names = frequency_bins(report.label_counts)
-    seen = group[report.label_counts > 0]
+    bin_of_label, names = frequency_bins(report.label_counts)
+    seen = bin_of_label[report.label_counts > 0]
     return dict(zip(names, np.cumsum(np.bincount(seen, minlength=len(names))).tolist(), strict=True))
 
 
