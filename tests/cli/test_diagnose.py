@@ -51,6 +51,7 @@ def files(tmp_path, monkeypatch):
 def test_json(files, run):
     found = json.loads(run("plain", "test.txt", "-k", 3, "--json").stdout)
     model, test = longtail.load("plain"), load("test.txt")
+    assert found.pop("name") == "plain"
     assert found == diagnose(model.learner, test.X, test.Y, k=3).to_dict()
     assert [part["name"] for part in found["bins"]] == ["head", "torso", "tail"]
     assert (found["rows"], found["k"], len(found["deciles"])) == (60, 3, 10)
@@ -59,6 +60,7 @@ def test_json(files, run):
 def test_before_and_after(files, run):
     found = json.loads(run("weighted", "test.txt", "--before", "plain", "-k", 2, "--tail", 0.5, "--json").stdout)
     before, test = found.pop("before"), load("test.txt")
+    assert (before.pop("name"), found["name"]) == ("plain", "weighted, tail 0.5")
     assert before == diagnose(longtail.load("plain").learner, test.X, test.Y, k=2).to_dict()
     model = longtail.load("weighted")
     top = model.predict_topk(test, 2, tail=0.5)
@@ -152,7 +154,7 @@ def test_plot(files, run, name):
     [
         (["nowhere", "test.txt"], "nowhere is not a model"),
         (["plain", "nowhere.txt"], "nowhere.txt"),
-        (["plain", "test.txt", "--before", "other"], ": diagnose models of the same labels."),
+        (["plain", "test.txt", "--before", "other"], "other knows 4 labels and plain 12: diagnose models of the same"),
         (["plain", "test.txt", "--plot", "x.txt"], "must end in"),
         (["plain", "test.txt", "--plot", "no/x.svg"], "not a directory"),
         (["plain", "test.txt", "-k", "0"], "-k"),

@@ -275,6 +275,18 @@ class TestSensitivity:
         assert "with A = 0.7, B = 0.5: tail > head" in text
         assert text.count("*") >= 1
 
+    def test_test_rows_with_their_labels_in_another_order(self, tmp_path, monkeypatch, run):
+        monkeypatch.chdir(tmp_path)
+        X, Y = sp.csr_array(np.ones((4, 1))), np.array([[1, 1, 0], [1, 0, 0], [1, 0, 1], [1, 0, 0]])
+        Model(Popularity().fit(X, Y), label_names=["a", "b", "c"]).save("model")
+        save(Dataset(X, Y, label_names=["a", "b", "c"]), "test.txt")
+        save(Dataset(X, Y[:, [2, 0, 1]], label_names=["c", "a", "b"]), "turned.txt")
+        same, turned = (
+            json.loads(run("sensitivity", "model", f"{name}.txt", "--json").stdout) for name in ("test", "turned")
+        )
+        assert same == turned
+        assert same["rows"][0]["psp"]["model"] > 0
+
     @pytest.mark.parametrize(
         ("arguments", "message"),
         [
@@ -282,7 +294,7 @@ class TestSensitivity:
             (["head", "head", "test.txt"], "must be a different directory each time"),
             (["none", "test.txt"], "none"),
             (["head", "none.txt"], "none.txt"),
-            (["head", "wide.txt"], "4 labels and the models 3"),
+            (["head", "wide.txt"], "wide.txt: The data set has 4 labels instead of 3"),
             (["head", "test.txt", "--a", "-1"], "--a must be numbers of at least 0"),
             (["head", "test.txt", "--b", "1,0"], "--b must be numbers above 0"),
             (["head", "test.txt", "--a", "x"], "--a must be"),

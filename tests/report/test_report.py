@@ -409,7 +409,7 @@ class TestMistakes:
             (["plain", "plain"], "plain: is a directory"),
             (["plain", "broken.jsonl"], "broken.jsonl:1: "),
             (["plain", "unlabelled.jsonl"], "its rows have no labels"),
-            (["plain", "foreign.jsonl"], "a label that the model was trained on"),
+            (["plain", "foreign.jsonl"], "foreign.jsonl: No row has a label of the training data"),
             (["plain", "test.txt"], "plain: The model takes texts"),
             (["bare", "narrow.txt"], "bare: X has 2 features"),
             (["bare", "test.jsonl"], "bare: The model takes features"),

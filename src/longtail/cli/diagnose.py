@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from longtail.cli.arguments import capped, read
+from longtail.cli.arguments import capped
 from longtail.cli.console import guarded, output, output_json, output_table, save_plot, step
+from longtail.cli.loading import model_and_rows, ranked, rows_for
 from longtail.cli.options import AsJson, ModelPath, TailPosition, TestRows, k_option, plot_option
 
 if TYPE_CHECKING:
@@ -41,14 +42,7 @@ labels. Then the correlation of a label's weight norm with its training rows, an
 if the norm alone decided, predictions would be proportional to it (correlation 1, exponent 1).
     """
     with step("diagnosing", outcome="Nothing was written." if plot else ""):
-        from longtail.store import Model
-        from longtail.store.several import check_same_labels
-
-        models = {"model": Model.load(model)}
-        if before is not None:
-            models = {"before": Model.load(before), **models}
-            check_same_labels(models, "diagnose models of the same labels")
-        dataset = read(test, label_names=models["model"].label_names)
+        models, dataset = _models_and_rows(model, before, test)
         found = {name: _diagnosed(one, dataset, k, tail if name == "model" else None) for name, one in models.items()}
         scores = _scores(models["model"], dataset, k, tail) if normalise else {}
         names = _names(model, before, tail)
@@ -57,7 +51,7 @@ if the norm alone decided, predictions would be proportional to it (correlation 
 
             save_plot(norms_and_shares({names[name]: one for name, one in found.items()}), plot)
     if as_json:
-        output_json(_as_json(found, scores))
+        output_json(_as_json(found, names, scores))
     else:
         _output_shares(found, names, f"{model} on {test}: {dataset.n_rows:,} rows, first {k} ranks")
         _output_correlations(found, names)
@@ -67,10 +61,25 @@ if the norm alone decided, predictions would be proportional to it (correlation 
             output_table("\nMetrics with weight vectors of equal norm, percent", ["", *metrics], rows)
 
 
-def _as_json(found: dict[str, Diagnosis], scores: dict[str, dict[str, float]]) -> dict[str, Any]:
-    values: dict[str, Any] = dict(found["model"].to_dict())
+def _models_and_rows(model: Path, before: Path | None, test: str) -> tuple[dict[str, Model], Dataset]:
+    """Load the model, the earlier one before it if there is one, and the test rows."""
+    from longtail.store import Model
+    from longtail.store.several import check_same_labels, model_names
+
+    if before is None:
+        loaded, dataset = model_and_rows(model, test)
+        return {"model": loaded}, dataset
+    models = [Model.load(path) for path in (before, model)]
+    named = dict(zip(model_names([before, model]), models, strict=True))
+    check_same_labels(named, "diagnose models of the same labels")
+    roles = dict(zip(("before", "model"), models, strict=True))
+    return roles, rows_for(named, test)
+
+
+def _as_json(found: dict[str, Diagnosis], names: dict[str, str], scores: dict[str, dict[str, float]]) -> dict[str, Any]:
+    values: dict[str, Any] = {"name": names["model"], **found["model"].to_dict()}
     if "before" in found:
-        values["before"] = found["before"].to_dict()
+        values["before"] = {"name": names["before"], **found["before"].to_dict()}
     if scores:
         values["scores"] = {
             name: {metric: round(value, 4) for metric, value in of.items()} for name, of in scores.items()
@@ -88,7 +97,6 @@ def _names(model: Path, before: Path | None, tail: float | None) -> dict[str, st
 
 
 def _diagnosed(model: Model, dataset: Dataset, k: int, tail: float | None) -> Diagnosis:
-    from longtail.cli.evaluate import ranked
     from longtail.rerank import Diagnosis, label_norms
 
     Y, counts, _ = model.truth(dataset)

@@ -10,6 +10,7 @@ import typer
 
 from longtail.cli.arguments import parse_numbers, parse_recipes, read
 from longtail.cli.console import guarded, output, output_json, output_table, run_settings, save_plot, step
+from longtail.cli.loading import labelled_rows
 from longtail.cli.options import FORMATS, AsJson, Threads, plot_option, rows_argument
 from longtail.errors import InputError, ParameterError
 
@@ -79,12 +80,7 @@ def _split(data: str, test: str | None) -> tuple[Dataset, Dataset]:
     if test is None:
         train, judged = iterative_split(train, test_share=0.2, random_state=0)
     else:
-        judged = read(test, label_names=train.label_names)
-        if judged.n_labels < train.n_labels:
-            requirement = (
-                f"has {judged.n_labels:,} labels, and {data} has {train.n_labels:,}: give rows of the same data"
-            )
-            raise ParameterError("--test", test, requirement)
+        judged = labelled_rows(test, train.labels)
     _check_rows(train, judged, data, test)
     return train, judged
 

@@ -206,19 +206,6 @@ def check_models(models: Mapping[str, Model]) -> None:
     several.check_same_labels(models, "a report compares models of the same labels")
 
 
-def shared_names(models: Mapping[str, Model]) -> list[str] | None:
-    """Return the label names of the models, if any of them has names.
-
-    Examples
-    --------
-    >>> from longtail import Popularity
-    >>> learner = Popularity().fit([[1]], [[1]])
-    >>> shared_names({"one": Model(learner), "two": Model(learner, label_names=["ship"])})
-    ['ship']
-    """
-    return next((model.label_names for model in models.values() if model.label_names is not None), None)
-
-
 def gather(
     models: Mapping[str, Model],
     dataset: Dataset,
