@@ -49,7 +49,7 @@ def gains_beside(gains: Sequence[Gain]) -> Figure:
 
 @plot
 def numbers_beside(direct: Mapping[tuple[str, str], Sequence[FigureNumber]]) -> Figure:
-    """Draw the paper's numbers, hollow, and the measured ones with intervals, filled: a row per method, a column per data set."""
+    """Draw the paper's numbers, hollow, and the measured ones, filled: a row per method, a column per data set."""
     sets = list(dict.fromkeys(data for data, _ in direct))
     metrics = _shown(list(dict.fromkeys(cell.metric for cells in direct.values() for cell in cells)))
     most = max(sum(data == one for one, _ in direct) for data in sets)

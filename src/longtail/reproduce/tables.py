@@ -17,7 +17,7 @@ from longtail.reproduce.sets import AvailableSet
 
 @dataclass(frozen=True)
 class FigureNumber:
-    """A published number and the measured one, with half of its 95 % bootstrap interval; `is_alike` if both are of one split."""
+    """A published number and the measured one, with half of its 95 % interval; `is_alike` if both are of one split."""
 
     metric: str
     paper: float | None
