@@ -16,7 +16,7 @@ from longtail.data import Dataset, load, read_hierarchy
 from longtail.data.label_index import LabelIndex
 from longtail.data.sparse import with_columns
 from longtail.errors import InputError
-from longtail.metrics.sensitivity import Sensitivity, sensitivity
+from longtail.metrics.propensity_sensitivity import Sensitivity, sensitivity
 from longtail.propensity import (
     JainPropensity,
     PropensityPoints,

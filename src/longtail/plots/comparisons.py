@@ -12,7 +12,7 @@ from longtail.plots.style import BROKEN, INK, PLOT_SIZE, colour, figure, legend,
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from longtail.metrics.sensitivity import Sensitivity
+    from longtail.metrics.propensity_sensitivity import Sensitivity
     from longtail.plots.curves import ScoreCurve
     from longtail.studies.missing import MissingStudy, Outcome
     from longtail.tuning.front import Point
@@ -54,7 +54,7 @@ def sensitivity_curves(result: Sensitivity, k: int | None = None) -> Figure:
     Parameters
     ----------
     result : Sensitivity
-        As returned by `longtail.metrics.sensitivity.sensitivity`. Of more than four values of B, four are drawn.
+        As returned by `longtail.metrics.sensitivity`. Of more than four values of B, four are drawn.
     k : int, optional
         One of its cutoffs; the last by default.
     """
