@@ -23,7 +23,7 @@ from data import prepare
 from longtail.metrics import bootstrap, compare
 from longtail.rerank import RankNet, dial_curve
 from measure import CACHE, RESULTS, machine, table, write
-from tail_pictures import draw_fronts
+from tail_plots import draw_fronts
 
 DATASETS = ("bibtex", "tate-subjects", "eurlex57k")
 RECIPES = (

@@ -28,7 +28,7 @@ from longtail.metrics import by_frequency, evaluate, unbiased_estimate
 from longtail.plots.style import save
 from longtail.propensity import GivenPropensity, JainPropensity
 from measure import RESULTS, machine, write
-from missing_labels_pictures import CLAIMS, CONTROL, PLAIN, SCORED, draw, sections
+from missing_labels_plots import CLAIMS, CONTROL, PLAIN, SCORED, draw, sections
 
 Row = dict[str, Any]
 Array = npt.NDArray[np.float64]
@@ -51,7 +51,7 @@ has at its training rows before any is hidden. ± is half of a {100 * LEVEL:g} %
   every label counts 1/p. There nDCG is divided by the discounts of three places. The other nDCG, that of `evaluate`, is
   divided by those of as many as the row has labels, and its estimate is told how many there are. "Right on average":
   the value on complete labels lies in the interval; all of a data set hold together with {100 * LEVEL:g} %
-  (Bonferroni). In the picture, bars reach as far as {100 * LEVEL:g} % of single maskings.
+  (Bonferroni). In the plot, bars reach as far as {100 * LEVEL:g} % of single maskings.
 - **(c), (d)** are about means over seeds, each with its own masking and its own trees; differences are taken seed by
   seed. "Above" is decided where the interval of a difference, alone, leaves out 0. pfastxml differs from fastxml in
   two ways: labels gain 1/p, and the gain of a row is not divided by the largest possible (DCG, not nDCG). "fastxml,
@@ -255,7 +255,7 @@ def simulate(name: str, folder: Path, size: Size, threads: int) -> Row:
 
 
 def publish(path: Path) -> str:
-    """Make the tables and pictures of a results file; gives the tables."""
+    """Make the tables and plots of a results file; gives the tables."""
     report = json.loads(path.read_text())
     lines = [machine(report), HOW]
     for name in (name for name in DATASETS if name in report["datasets"]):
@@ -268,7 +268,7 @@ def publish(path: Path) -> str:
 
 
 def main() -> int:
-    """Simulate on the data sets that are asked for, write the results and the pictures, and print the tables."""
+    """Simulate on the data sets that are asked for, write the results and the plots, and print the tables."""
     options = _options()
     unknown = [name for name in options.datasets if name not in DATASETS]
     missing = [name for name in options.datasets if not (options.data / name).is_dir()]

@@ -4,11 +4,13 @@ import json
 import os
 import subprocess
 import sys
+from importlib.util import find_spec
+from types import ModuleType
 
 import pytest
 
 import longtail
-from longtail import learners, rerank
+from longtail import data, features, learners, metrics, propensity, rerank
 
 TRAIN = """
 import json
@@ -36,7 +38,11 @@ finally:
 OTHER_ROOMS = (
     *(f"longtail.learners.{package}" for package in ("label_trees", "instance_trees", "embedding", "neural")),
     "longtail.rerank.",
+    *(f"longtail.metrics.{name}" for name in ("comparison", "estimators", "intervals", "resampling")),
+    *(f"longtail.propensity.{name}" for name in ("fitting", "hierarchy", "sample", "substitutes")),
+    *(f"longtail.data.{name}" for name in ("masking", "splits", "synthetic")),
 )
+PACKAGES = (longtail, data, features, learners, metrics, propensity, rerank)
 OTHER_LIBRARIES = {"matplotlib", "torch", "transformers", "tokenizers", "jinja2", "fastapi", "ray", "optuna", "faiss"}
 
 
@@ -75,10 +81,18 @@ def test_wrapped_recipes_check_the_parameters_of_every_part_once(tmp_path):
     assert checked == {"RankNet": 1, "LabelTree": 1, "PW": 1, "Tfidf": 1}
 
 
-@pytest.mark.parametrize("package", [longtail, learners, rerank], ids=lambda package: package.__name__)
+@pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.__name__)
 def test_lazy_packages_have_what_they_promise(package):
     assert set(dir(package)) == set(package.__all__)
     for name in package.__all__:
         assert getattr(package, name) is not None
     with pytest.raises(AttributeError, match=f"module '{package.__name__}' has no attribute 'nothing'"):
         package.nothing  # noqa: B018
+
+
+@pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.__name__)
+def test_no_lazy_name_is_that_of_another_module(package):
+    """Importing a module sets the package's attribute of its name, whatever the package exports under that name."""
+    for name in package.__all__:
+        found = getattr(package, name)
+        assert find_spec(f"{package.__name__}.{name}") is None or isinstance(found, ModuleType), name

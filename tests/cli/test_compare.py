@@ -119,9 +119,12 @@ def test_labels_are_matched_by_name(tmp_path, monkeypatch, run):
         (["a", "b", "test.txt", "--metrics", "P@7"], "--metrics must be names"),
         (["a", "b", "test.txt", "--metrics", ""], "--metrics must be names"),
         (["a", "small", "test.txt"], "know 5 and 2 labels"),
+        (["cats", "ships", "test.txt"], "error: The models have no label in common: compare models that were trained"),
     ],
 )
 def test_mistakes(models, run, arguments, message):
+    for name in ("cats", "ships"):
+        Model(Popularity().fit([[1], [2]], [[0, 1], [1, 1]]), label_names=[f"{name} 1", f"{name} 2"]).save(name)
     Model(Popularity().fit([[1], [2]], [[0, 1], [1, 1]])).save("small")
     result = run(*arguments, code=2)
     assert message in result.stderr

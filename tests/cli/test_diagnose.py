@@ -1,4 +1,4 @@
-"""`longtail diagnose`: shares, norms and the picture of them."""
+"""`longtail diagnose`: shares, norms and the plot of them."""
 
 import json
 import re
@@ -13,7 +13,7 @@ import longtail
 from longtail import Dataset, JainPropensity, Model, OneVsRest, Popularity, TextLearner, Tfidf, recipe
 from longtail.cli.program import program
 from longtail.data import load, save
-from longtail.plots.by_frequency import smoothed, suppression
+from longtail.plots.by_frequency import norms_and_shares, smoothed
 from longtail.plots.style import COLOURS
 from longtail.rerank import Diagnosis, diagnose, normalised
 
@@ -51,20 +51,22 @@ def files(tmp_path, monkeypatch):
 def test_json(files, run):
     found = json.loads(run("plain", "test.txt", "-k", 3, "--json").stdout)
     model, test = longtail.load("plain"), load("test.txt")
+    assert found.pop("name") == "plain"
     assert found == diagnose(model.learner, test.X, test.Y, k=3).to_dict()
-    assert [part["name"] for part in found["parts"]] == ["head", "torso", "tail"]
+    assert [part["name"] for part in found["bins"]] == ["head", "torso", "tail"]
     assert (found["rows"], found["k"], len(found["deciles"])) == (60, 3, 10)
 
 
 def test_before_and_after(files, run):
     found = json.loads(run("weighted", "test.txt", "--before", "plain", "-k", 2, "--tail", 0.5, "--json").stdout)
     before, test = found.pop("before"), load("test.txt")
+    assert (before.pop("name"), found["name"]) == ("plain", "weighted, tail 0.5")
     assert before == diagnose(longtail.load("plain").learner, test.X, test.Y, k=2).to_dict()
     model = longtail.load("weighted")
     top = model.predict_topk(test, 2, tail=0.5)
     expected = diagnose(model.learner, test.X, test.Y, k=2)
     assert found["norm_by_frequency"] == expected.to_dict()["norm_by_frequency"]
-    assert found["parts"] == Diagnosis.of(top, test.Y, model.label_counts, None).to_dict()["parts"]
+    assert found["bins"] == Diagnosis.of(top, test.Y, model.label_counts, None).to_dict()["bins"]
 
 
 def test_tables(files, run):
@@ -76,10 +78,10 @@ def test_tables(files, run):
     ]  # fmt: skip
     test = load("test.txt")
     before, after = (
-        diagnose(longtail.load(name).learner, test.X, test.Y, k=2).parts[2] for name in ("plain", "weighted")
+        diagnose(longtail.load(name).learner, test.X, test.Y, k=2).bins[2] for name in ("plain", "weighted")
     )
     line = next(line for line in text.splitlines() if line.startswith("tail"))
-    wanted = [after.true_share, before.predicted_share, before.suppression, after.predicted_share, after.suppression]
+    wanted = [after.true_share, before.predicted_share, before.ratio, after.predicted_share, after.ratio]
     assert line.split()[-5:] == [f"{number:.2f}" for number in wanted]
     assert "plain: norm by training rows" in text
     assert "weighted: predictions by norm" in text
@@ -134,15 +136,15 @@ def test_labels_that_the_model_does_not_know(tmp_path, monkeypatch, run):
     learner = TextLearner(features=Tfidf(min_df=1), learner=OneVsRest()).fit(data.texts, data.Y)
     Model(learner, label_names=data.label_names).save("model")
     found = json.loads(run("model", "test.jsonl", "-k", 1, "--json").stdout)
-    tail = found["parts"][2]
+    tail = found["bins"][2]
     assert (tail["labels"], tail["training_rows"]) == (1, [0, 0])
     assert tail["true_share"] == pytest.approx(100 / 3, abs=1e-3)
-    assert (tail["predicted_share"], tail["suppression"]) == (0, 0)
+    assert (tail["predicted_share"], tail["ratio"]) == (0, 0)
 
 
-@pytest.mark.parametrize("name", ["picture.svg", "picture.png"])
-def test_picture(files, run, name):
-    result = run("weighted", "test.txt", "--before", "plain", "--picture", name)
+@pytest.mark.parametrize("name", ["plot.svg", "plot.png"])
+def test_plot(files, run, name):
+    result = run("weighted", "test.txt", "--before", "plain", "--plot", name)
     assert f"Wrote {name}." in result.stderr
     assert Path(name).stat().st_size > 5000
 
@@ -152,9 +154,9 @@ def test_picture(files, run, name):
     [
         (["nowhere", "test.txt"], "nowhere is not a model"),
         (["plain", "nowhere.txt"], "nowhere.txt"),
-        (["plain", "test.txt", "--before", "other"], ": diagnose models of the same labels."),
-        (["plain", "test.txt", "--picture", "x.txt"], "must end in"),
-        (["plain", "test.txt", "--picture", "no/x.svg"], "not a directory"),
+        (["plain", "test.txt", "--before", "other"], "other knows 4 labels and plain 12: diagnose models of the same"),
+        (["plain", "test.txt", "--plot", "x.txt"], "must end in"),
+        (["plain", "test.txt", "--plot", "no/x.svg"], "not a directory"),
         (["plain", "test.txt", "-k", "0"], "-k"),
         (["plain", "test.txt", "--tail", "2"], "--tail"),
     ],
@@ -167,7 +169,7 @@ def test_mistakes(files, run, arguments, message):
     assert message in " ".join(result.stderr.split())
 
 
-class TestPicture:
+class TestPlot:
     def diagnosis(self, norms, counts=None):
         counts = np.arange(100, 0, -1) if counts is None else counts
         rng = np.random.default_rng(0)
@@ -193,9 +195,9 @@ class TestPicture:
         sorted_, shuffled = self.diagnosis(norms), self.diagnosis(norms[order], np.arange(100, 0, -1)[order])
         np.testing.assert_allclose(smoothed(sorted_), smoothed(shuffled))
 
-    def test_the_curves_of_the_picture(self):
+    def test_the_curves_of_the_plot(self):
         norms = np.linspace(9, 1, 100)
-        figure = suppression(
+        figure = norms_and_shares(
             {"plain": self.diagnosis(norms), "turned": self.diagnosis(norms), "none": self.diagnosis(None)}
         )
         left, right = figure.axes
@@ -210,6 +212,6 @@ class TestPicture:
     def test_a_tenth_without_predictions_has_no_point(self):
         Y = np.eye(20)
         found = Diagnosis.of(np.zeros((20, 1), int), Y, np.arange(20, 0, -1), np.ones(20))
-        right = suppression({"one": found}).axes[1]
+        right = norms_and_shares({"one": found}).axes[1]
         assert np.isnan(right.lines[0].get_ydata()[1:]).all()
         assert right.get_yscale() == "log"

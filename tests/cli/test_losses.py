@@ -1,4 +1,4 @@
-"""`longtail losses`: the table, the JSON and the picture."""
+"""`longtail losses`: the table, the JSON and the plot."""
 
 import json
 from pathlib import Path
@@ -71,8 +71,8 @@ def test_rebalanced(run):
 
 
 @pytest.mark.parametrize(("name", "begins"), [("losses.png", b"\x89PNG"), ("losses.svg", b"<?xml"), ("l.pdf", b"%PDF")])
-def test_picture_file(run, name, begins):
-    result = run("--out", name, "--json")
+def test_plot_file(run, name, begins):
+    result = run("--plot", name, "--json")
     assert Path(name).read_bytes().startswith(begins)
     assert name in result.stderr
     assert json.loads(result.stdout)["propensity"] == 0.5
@@ -85,8 +85,8 @@ def test_picture_file(run, name, begins):
         (["--propensity", 1.5], "--propensity must be"),
         (["--propensity", "nan"], "--propensity must be"),
         (["--label-count", 3, "--beta", 1], "beta must be"),
-        (["--out", "losses.gif"], ".png, .svg or .pdf"),
-        (["--out", "no/losses.png"], "not a directory"),
+        (["--plot", "losses.gif"], ".png, .svg or .pdf"),
+        (["--plot", "no/losses.png"], "not a directory"),
     ],
 )
 def test_mistakes(run, arguments, message):

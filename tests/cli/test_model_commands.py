@@ -226,7 +226,7 @@ def test_rows_with_none_of_the_labels_are_refused(model, tmp_path):
     ):
         result = run(*command)
         assert result.exit_code == 2
-        assert "No row has a label that the model was trained on" in result.stderr
+        assert "No row has a label of the training data" in result.stderr
 
 
 def test_probable_mistakes_are_warned_about(model, texts, tmp_path):

@@ -32,7 +32,7 @@ def place(tmp_path, monkeypatch):
         ("study missing train.jsonl --severities 200", "--severities must be different numbers above 0 and below 100"),
         ("calibrate m train.txt -k 2147483648", "-k must be an integer from 1 to 2147483647, got '2147483648'."),
         ("report m --out page.txt train.txt", "--out must end in .html or .htm, got 'page.txt'."),
-        ("losses --out picture.jpg", "--out must end in .png, .svg or .pdf, got 'picture.jpg'."),
+        ("losses --plot plot.jpg", "--plot must end in .png, .svg or .pdf, got 'plot.jpg'."),
         ("tune train.jsonl --validation-fraction 1", "--validation-fraction must be a number between 0 and 1"),
         ("propensity show empty.txt", "empty.txt: has no rows: give rows with labels."),
     ],

@@ -88,7 +88,7 @@ class TestFit:
     def test_what_is_written(self, files, run):
         result = run(
             *("fit", "data.txt", "--hierarchy", "ids.tsv", "--min-descendants", 3, "--labels-per-bin", 10),
-            *("--out", "curve.png", "--save", "p.json", "--json", "--resamples", 10),
+            *("--plot", "curve.png", "--save", "p.json", "--json", "--resamples", 10),
         )
         values = json.loads(result.stdout)
         assert json.loads(Path("p.json").read_text()) == values
@@ -174,7 +174,7 @@ class TestFit:
             (["data.txt", "--hierarchy", "none.tsv"], "none.tsv"),
             (["none.txt", "--hierarchy", "ids.tsv"], "none.txt"),
             (["data.txt", "--hierarchy", "names.tsv"], "such as 'label 1' is one of the 900 labels, such as '0'"),
-            (["data.txt", "--hierarchy", "ids.tsv", "--out", "curve.gif"], "must end in .png"),
+            (["data.txt", "--hierarchy", "ids.tsv", "--plot", "curve.gif"], "must end in .png"),
             (["data.txt", "--hierarchy", "ids.tsv", "--save", "no/p.json"], "not a directory"),
             (["data.txt", "--hierarchy", "ids.tsv", "--level", "95"], "level must be"),
             (["data.jsonl", "--hierarchy", "circle.tsv"], "'label 0' under 'label 1' under 'label 0'"),
@@ -215,9 +215,9 @@ class TestShow:
     def test_a_data_set_by_name_brings_its_rows_and_constants(self, run):
         assert "A = 0.6, B = 2.6, 490,449 rows" in run("show", "--propensity", "Amazon-670K").stdout
 
-    def test_a_file_that_fit_wrote_and_a_picture(self, files, run):
+    def test_a_file_that_fit_wrote_and_a_plot(self, files, run):
         Path("p.json").write_text('{"a": 0.3, "b": 0.7}')
-        text = run("show", "data.txt", "--propensity", "p.json", "--out", "curve.svg").stdout
+        text = run("show", "data.txt", "--propensity", "p.json", "--plot", "curve.svg").stdout
         assert "data.txt: A = 0.3, B = 0.7" in text
         assert "<svg" in Path("curve.svg").read_text()
 
@@ -227,7 +227,7 @@ class TestShow:
             ([], "give TRAIN or --rows"),
             (["data.txt", "--rows", "50"], "can't be given with TRAIN"),
             (["--propensity", "0.5", "--rows", "50"], "--propensity must be A,B"),
-            (["data.txt", "--out", "x.gif"], "must end in"),
+            (["data.txt", "--plot", "x.gif"], "must end in"),
             (["none.txt"], "none.txt"),
         ],
     )
@@ -266,14 +266,26 @@ class TestSensitivity:
             assert row["changed"] == (row["order"] != ["head", "tail"])
         assert [row["changed"] for row in values["rows"]] == [False, False, True, True]
 
-    def test_the_table_and_the_picture(self, models, run):
-        result = run("sensitivity", "tail", "test.txt", "--a", "0,0.5", "--b", "1", "-k", "1,2", "--out", "s.png")
+    def test_the_table_and_the_plot(self, models, run):
+        result = run("sensitivity", "tail", "test.txt", "--a", "0,0.5", "--b", "1", "-k", "1,2", "--plot", "s.png")
         assert "PSP@1 on test.txt, percent; with A = 0.6, B = 2.6: tail" in result.stdout
         assert "PSP@2" in result.stdout
         assert Path("s.png").read_bytes().startswith(b"\x89PNG")
         text = run("sensitivity", "head", "tail", "test.txt", "--propensity", "0.7,0.5", "-k", "1").stdout
         assert "with A = 0.7, B = 0.5: tail > head" in text
         assert text.count("*") >= 1
+
+    def test_test_rows_with_their_labels_in_another_order(self, tmp_path, monkeypatch, run):
+        monkeypatch.chdir(tmp_path)
+        X, Y = sp.csr_array(np.ones((4, 1))), np.array([[1, 1, 0], [1, 0, 0], [1, 0, 1], [1, 0, 0]])
+        Model(Popularity().fit(X, Y), label_names=["a", "b", "c"]).save("model")
+        save(Dataset(X, Y, label_names=["a", "b", "c"]), "test.txt")
+        save(Dataset(X, Y[:, [2, 0, 1]], label_names=["c", "a", "b"]), "turned.txt")
+        same, turned = (
+            json.loads(run("sensitivity", "model", f"{name}.txt", "--json").stdout) for name in ("test", "turned")
+        )
+        assert same == turned
+        assert same["rows"][0]["psp"]["model"] > 0
 
     @pytest.mark.parametrize(
         ("arguments", "message"),
@@ -282,12 +294,12 @@ class TestSensitivity:
             (["head", "head", "test.txt"], "must be a different directory each time"),
             (["none", "test.txt"], "none"),
             (["head", "none.txt"], "none.txt"),
-            (["head", "wide.txt"], "4 labels and the models 3"),
+            (["head", "wide.txt"], "wide.txt: The data set has 4 labels instead of 3"),
             (["head", "test.txt", "--a", "-1"], "--a must be numbers of at least 0"),
             (["head", "test.txt", "--b", "1,0"], "--b must be numbers above 0"),
             (["head", "test.txt", "--a", "x"], "--a must be"),
             (["head", "test.txt", "-k", "0"], "-k must be"),
-            (["head", "test.txt", "--out", "s.gif"], "must end in"),
+            (["head", "test.txt", "--plot", "s.gif"], "must end in"),
         ],
     )
     def test_mistakes(self, models, run, arguments, message):

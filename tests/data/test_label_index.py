@@ -72,7 +72,7 @@ def test_new_labels_get_columns_after_the_known_ones(data, known):
     labels, grown = LabelIndex(known), LabelIndex(known)
     used = {names[label] for label in Y.indices}
     if used and not used & set(known) and names != known:
-        with pytest.raises(InputError, match="No row has a label that the model was trained on"):
+        with pytest.raises(InputError, match="No row has a label of the training data"):
             labels.align(Y, names)
     else:
         aligned = labels.align(Y, names)
@@ -95,7 +95,7 @@ def test_labels_without_names_are_matched_by_id():
         assert labels.align(Y, names) is Y
         assert labels.align(Y) is Y
     for labels in (LabelIndex(n_labels=2), LabelIndex(["a", "b"]), LabelIndex(n_labels=4)):
-        with pytest.raises(InputError, match=r"has 3 labels and the model .*can't be matched by name"):
+        with pytest.raises(InputError, match=r"has 3 labels instead of .*can't be matched by name"):
             labels.align(Y)
     grown = LabelIndex(n_labels=2)
     assert grown.align(Y, extend=True) is Y

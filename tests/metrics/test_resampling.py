@@ -135,21 +135,21 @@ def test_differences_are_those_of_the_swapped_rows(
 
 @given(cases(), st.integers(0, 1000))
 @settings(max_examples=30, deadline=None)
-def test_sums_over_labels_in_groups(case: tuple[list[list[int]], list[set[int]], list[float]], seed) -> None:
-    """Counts of each label from `per_label` on the resampled rows, summed by group."""
+def test_sums_over_labels_in_bins(case: tuple[list[list[int]], list[set[int]], list[float]], seed) -> None:
+    """Counts of each label from `per_label` on the resampled rows, summed by bin."""
     ranking, truth, weights = case
     top, Y, worth = padded(ranking, 6), indicator(truth, len(weights)), np.array(weights)
     found = resampler(top, Y, weights)
     rng = np.random.default_rng(seed)
-    group, drawn = rng.integers(0, 3, len(weights)), rng.integers(0, 4, (len(top), LANES)).astype(np.uint8)
-    true, hits, gains = found.label_hits(drawn, group, 3)
-    possible, covered, judged, f1 = found.label_means(drawn, group, 3)
+    bins, drawn = rng.integers(0, 3, len(weights)), rng.integers(0, 4, (len(top), LANES)).astype(np.uint8)
+    true, hits, gains = found.label_hits(drawn, bins, 3)
+    possible, covered, judged, f1 = found.label_means(drawn, bins, 3)
     for lane in (0, LANES - 1):
         rows = np.repeat(np.arange(len(top)), drawn[:, lane])
         for index, k in enumerate(KS):
             scores = per_label(top[rows], Y[rows], k)
             for g in range(3):
-                inside = group == g
+                inside = bins == g
                 assert true[g, lane] == scores.true[inside].sum()
                 assert hits[g, index, lane] == scores.hits[inside].sum()
                 assert gains[g, index, lane] == pytest.approx((scores.hits * worth)[inside].sum())

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from longtail.errors import InputError, ParameterError
 from longtail.metrics import evaluate
-from longtail.metrics.sensitivity import Sensitivity, sensitivity
+from longtail.metrics.propensity_sensitivity import Sensitivity, sensitivity
 from longtail.propensity import JainPropensity
 from longtail.topk import TopK
 

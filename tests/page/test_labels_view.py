@@ -17,7 +17,7 @@ def test_browsing_labels(visit, server):
     expect(names).to_have_text([one["name"] for one in rarest[:50]])
     page.get_by_label("Order").select_option("By name")
     page.get_by_text("torso", exact=True).first.click()
-    torso = sorted((one["name"] for one in everything if one["group"] == "torso"), key=str.casefold)
+    torso = sorted((one["name"] for one in everything if one["bin"] == "torso"), key=str.casefold)
     expect(names).to_have_text(torso[:50])
     page.get_by_text("all", exact=True).click()
     page.get_by_label("Name").fill("WINDOW")

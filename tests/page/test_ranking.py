@@ -15,7 +15,7 @@ def test_ranks_labels_with_chances_and_frequencies(visit, server):
     assert visit.values() == percents([one["probability"] for one in truth])
     for one in truth[:4]:
         assert visit.row(one["name"]).locator(".facts").inner_text().split()[:2] == [
-            one["group"],
+            one["bin"],
             f"{one['training_rows']:,}",
         ]
     visit.page.get_by_role("button", name="More labels").click()

@@ -84,10 +84,10 @@ class TestWhatIsShown:
         assert list(found.names) == [str(count) for count in found.counts]
         assert map_labels(vectors, counts, None, names).names == found.names
 
-    def test_parts_are_those_of_all_labels(self):
+    def test_bins_are_those_of_all_labels(self):
         counts = np.array([60, 30, *[1] * 10])
         found = map_labels(on_circle(np.arange(12)), counts)
-        assert found.parts.tolist() == [0, 1, *[2] * 10]
+        assert found.bins.tolist() == [0, 1, *[2] * 10]
 
     def test_what_is_near(self):
         """At 0, 1, 3, 6, 10, ... degrees a label is nearest to the one before it."""
@@ -184,20 +184,20 @@ def found():
     return map_labels(vectors, np.arange(60, 0, -1) ** 3, None, names)
 
 
-class TestPicture:
+class TestPlot:
     def test_a_point_for_each_label(self, found):
         (axes,) = label_map(found).axes
         points = {line.get_gid(): line for line in axes.lines}
         assert len(points) == 60
-        for number, (position, part) in enumerate(zip(found.positions, found.parts, strict=True)):
+        for number, (position, part) in enumerate(zip(found.positions, found.bins, strict=True)):
             line = points[f"label-{number}"]
             assert np.array_equal(line.get_xydata(), [position])
             assert (line.get_color(), line.get_marker()) == (COLOURS[part], MARKERS[part])
         left, right = axes.get_xlim()
         assert left < found.positions[:, 0].min() < found.positions[:, 0].max() < right
 
-    def test_parts_are_named(self, found):
-        assert set(found.parts) == {0, 1, 2}
+    def test_bins_are_named(self, found):
+        assert set(found.bins) == {0, 1, 2}
         assert [text.get_text() for text in label_map(found).legends[0].get_texts()] == ["head", "torso", "tail"]
 
     def test_names_do_not_overlap(self, found):
@@ -255,7 +255,7 @@ def report():
 
 
 class TestPage:
-    def test_the_picture_and_its_numbers(self, report):
+    def test_the_plot_and_its_numbers(self, report):
         plain, embedded = report.models
         assert plain.label_map is None
         assert len(embedded.label_map.names) == N_LABELS - 2

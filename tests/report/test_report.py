@@ -19,7 +19,7 @@ from longtail.data import load, save
 from longtail.metrics import bootstrap, bootstrap_by_frequency, by_frequency, calibration_error, evaluate
 from longtail.report import captions, gather, load_models, render, write
 from longtail.report.examples import shorten
-from longtail.report.tables import parts_table, scores_tables
+from longtail.report.tables import bins_table, scores_tables
 from tests.report.pages import Page
 from tests.report.report_data import METRICS, N_LABELS, NAMES, RESAMPLES, make_data, texts_learner, train
 
@@ -124,7 +124,7 @@ class TestNumbers:
 
     def test_a_single_model_is_not_the_best(self, results):
         alone = replace(results, models=results.models[:1])
-        for table in (*scores_tables(alone), parts_table(alone)):
+        for table in (*scores_tables(alone), bins_table(alone)):
             assert not any(cell.best for _, rows in table.groups for row in rows for cell in row)
 
     @pytest.mark.parametrize("metric", ["PSP", "recall"])
@@ -142,7 +142,7 @@ class TestNumbers:
                 assert cell.note == f"{interval.low:.2f}–{interval.high:.2f}"
 
     def test_head_torso_and_tail(self, page, judged):
-        table = page.tables["parts"]
+        table = page.tables["bins"]
         for at, (model, (top, Y, counts, inverse)) in enumerate(judged.items()):
             for group, found in zip(
                 table.groups, by_frequency(top, Y, counts, inverse_propensity=inverse), strict=True
@@ -154,10 +154,10 @@ class TestNumbers:
                 for column, cell in zip(table.columns[1:], rows[at].cells, strict=True):
                     assert cell.value == pytest.approx(found.scores[column], abs=1e-9)
 
-    def test_parts_add_up_to_the_whole(self, page):
+    def test_bins_add_up_to_the_whole(self, page):
         for at, psp in enumerate(row for row in page.tables["tail-scores"].rows if row.title == "PSP@5"):
-            column = page.tables["parts"].columns.index("PSP@5") - 1
-            parts = [group[1 + at].cells[column].value for group in page.tables["parts"].groups]
+            column = page.tables["bins"].columns.index("PSP@5") - 1
+            parts = [group[1 + at].cells[column].value for group in page.tables["bins"].groups]
             assert sum(parts) == pytest.approx(psp.cells[at].value)
 
     def test_calibration_counts_every_prediction(self, page, place, models):
@@ -290,9 +290,9 @@ class TestPage:
         drawn = "".join(re.findall(r"<svg.*?</svg>", text, re.DOTALL))
         assert not re.findall(r"#[0-9a-f]{6}", drawn), "a colour that no page can change"
 
-    def test_pictures_are_described_and_have_their_numbers(self, page):
-        pictures = [value for tag, name, value in page.attributes if (tag, name) == ("svg", "aria-label")]
-        assert len(pictures) == len(set(pictures)) == 7
+    def test_plots_are_described_and_have_their_numbers(self, page):
+        plots = [value for tag, name, value in page.attributes if (tag, name) == ("svg", "aria-label")]
+        assert len(plots) == len(set(plots)) == 7
         assert page.tags.count("figcaption") == page.tags.count("figure") == 7
         assert page.text.count("Numbers") == 7
 
@@ -350,7 +350,7 @@ class TestKinds:
         page = Page(render(report))
         assert "not on one scale" in page.text
         assert [curve.names for curve in report.propensities] == [("all",), ("half",)]
-        assert page.tables["parts"].columns[1:4] == ["labels", "training rows", "in test rows"]
+        assert page.tables["bins"].columns[1:4] == ["labels", "training rows", "in test rows"]
 
     def test_the_same_rows_are_on_one_scale(self, results):
         assert results.same_training
@@ -409,7 +409,7 @@ class TestMistakes:
             (["plain", "plain"], "plain: is a directory"),
             (["plain", "broken.jsonl"], "broken.jsonl:1: "),
             (["plain", "unlabelled.jsonl"], "its rows have no labels"),
-            (["plain", "foreign.jsonl"], "a label that the model was trained on"),
+            (["plain", "foreign.jsonl"], "foreign.jsonl: No row has a label of the training data"),
             (["plain", "test.txt"], "plain: The model takes texts"),
             (["bare", "narrow.txt"], "bare: X has 2 features"),
             (["bare", "test.jsonl"], "bare: The model takes features"),

@@ -1,4 +1,4 @@
-"""The papers' numbers, and ours beside them."""
+"""The papers' numbers, and measured ones beside them."""
 
 from __future__ import annotations
 
@@ -204,7 +204,7 @@ def test_signs_are_counted_by_pair():
     signs = signs_of(gains)
     found = [(sign.data, sign.agrees, sign.is_sure) for sign in signs]
     assert found == [("a", True, False), ("b", False, False), ("y", True, True), ("c", False, False)]
-    assert signs[0].ours == pytest.approx(0.25)
+    assert signs[0].measured == pytest.approx(0.25)
     assert signs[0].expected == pytest.approx((0.75 + 0.15) / 2)
     assert signs_sentence(signs).startswith("2 of 4 pairs")
     assert "of the 1 whose intervals all exclude 0, 1." in signs_sentence(signs)
@@ -213,7 +213,7 @@ def test_signs_are_counted_by_pair():
     assert "| `pw-dismec` | b | -1.00 | +0.75 | **no** |" in lines
 
 
-def test_every_table_with_numbers_has_a_column_of_ours():
+def test_every_table_with_numbers_has_a_column_of_measured_ones():
     for key, table in tables().items():
         if table.rows and key not in figures():
             assert set(table.metrics) & {*METRICS, *COSTS}, key
@@ -247,7 +247,7 @@ def test_a_table_from_the_command_line(place, tmp_path):
     assert done.exit_code == 0, done.output
     text = (tmp_path / "pw-3.md").read_text()
     assert "| EURLex-4K (another split) | PW-DiSMEC | `pw-dismec` | " in text
-    assert re.search(r"\| Amazon-670K \| DiSMEC \| .*44\.7 ", text)  # the paper's, where there is nothing of ours
+    assert re.search(r"\| Amazon-670K \| DiSMEC \| .*44\.7 ", text)  # the paper's, where nothing was measured
     assert "| mine | `pw-cb-dismec` |" in text
     assert "Amazon-670K: " in text
     assert "pairs of method and data set have the paper's sign" in text
@@ -278,12 +278,12 @@ def test_failures_are_named_and_retried(place, tmp_path):
 
 def test_what_has_not_run_is_named_where_nothing_is_to_be_trained(place, tmp_path):
     job = Job(available_sets(place)["mine"], RecipeSetup("popularity"))
-    known = Runner(tmp_path / "kept", threads=1, known_only=True)
+    known = Runner(tmp_path / "kept", threads=1, cached_only=True)
     assert known.run([job], lambda name: None) == {}
     assert known.failed == {job: "has not been run"}
     assert set(Runner(tmp_path / "kept", threads=1).run([job], lambda name: None)) == {job}
-    assert set(Runner(tmp_path / "kept", threads=1, known_only=True).run([job], lambda name: None)) == {job}
-    others = Runner(tmp_path / "kept", threads=2, known_only=True)
+    assert set(Runner(tmp_path / "kept", threads=1, cached_only=True).run([job], lambda name: None)) == {job}
+    others = Runner(tmp_path / "kept", threads=2, cached_only=True)
     assert others.run([job], lambda name: None) == {}
     assert others.failed == {job: "has been run with --threads 1 only"}
 
@@ -388,7 +388,7 @@ def test_the_markdown_appears_only_when_it_is_complete(place, tmp_path, monkeypa
     assert [file.name for file in tmp_path.iterdir()] == ["page.md"]
 
 
-def test_a_panel_is_a_table_and_a_picture():
+def test_a_panel_is_a_table_and_a_plot():
     curves = {"a": [(1.0, 0.5), None], "b": [(1200.0, None), (0.25, None)]}
     panel = Panel("mine, many", "place", ["x", "y"], "%", curves)
     assert panel.lines()[2:6] == [

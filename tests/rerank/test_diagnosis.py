@@ -166,14 +166,14 @@ class TestShares:
         assert (found.k, found.n_rows) == (2, 4)
         assert found.n_true.tolist() == [3, 1, 1, 1, 1, 1]
         assert found.n_predicted.tolist() == [3, 2, 1, 1, 0, 0]
-        head, torso, tail = found.parts
-        assert [part.n_labels for part in found.parts] == [1, 2, 3]
-        assert [part.counts for part in found.parts] == [(50, 50), (10, 30), (0, 5)]
-        assert [part.true_share for part in found.parts] == pytest.approx([37.5, 25, 37.5])
-        assert [part.predicted_share for part in found.parts] == pytest.approx([300 / 7, 300 / 7, 100 / 7])
-        assert head.suppression == pytest.approx((3 / 7) / (3 / 8))
-        assert torso.suppression == pytest.approx((3 / 7) / (2 / 8))
-        assert tail.suppression == pytest.approx((1 / 7) / (3 / 8))
+        head, torso, tail = found.bins
+        assert [part.n_labels for part in found.bins] == [1, 2, 3]
+        assert [part.counts for part in found.bins] == [(50, 50), (10, 30), (0, 5)]
+        assert [part.true_share for part in found.bins] == pytest.approx([37.5, 25, 37.5])
+        assert [part.predicted_share for part in found.bins] == pytest.approx([300 / 7, 300 / 7, 100 / 7])
+        assert head.ratio == pytest.approx((3 / 7) / (3 / 8))
+        assert torso.ratio == pytest.approx((3 / 7) / (2 / 8))
+        assert tail.ratio == pytest.approx((1 / 7) / (3 / 8))
         assert (found.norm_by_frequency, found.prediction_by_norm) == (None, None)
         assert sum(part.true_share for part in found.deciles) == pytest.approx(100)
         assert sum(part.n_labels for part in found.deciles) == 6
@@ -187,9 +187,9 @@ class TestShares:
 
     def test_nothing_predicted_and_nothing_true(self):
         found = Diagnosis.of(np.full((4, 2), -1), np.zeros((4, 6)), self.COUNTS, np.ones(6))
-        assert [part.predicted_share for part in found.parts] == [0, 0, 0]
-        assert np.isnan(found.parts[0].suppression)
-        assert found.to_dict()["parts"][0]["suppression"] is None
+        assert [part.predicted_share for part in found.bins] == [0, 0, 0]
+        assert np.isnan(found.bins[0].ratio)
+        assert found.to_dict()["bins"][0]["ratio"] is None
         json.dumps(found.to_dict(), allow_nan=False)
         assert "Diagnosis" not in repr(found)
 
@@ -216,8 +216,8 @@ class TestShares:
         with pytest.raises(InputError, match=message):
             Diagnosis.of(top, Y, counts, norms)
 
-    def test_suppression_of_a_bin(self):
-        assert BinShare("tail", 3, (1, 2), 10.0, 4.0).suppression == pytest.approx(0.4)
+    def test_the_ratio_of_a_bin(self):
+        assert BinShare("tail", 3, (1, 2), 10.0, 4.0).ratio == pytest.approx(0.4)
 
 
 class TestCorrelations:
@@ -261,8 +261,8 @@ class TestCorrelations:
         X, Y = more_data()
         learner = OneVsRest().fit(X[:200], Y[:200])
         plain, turned = (diagnose(learner, X[200:], Y[200:], k=3, tail=tail) for tail in (None, 1.0))
-        assert turned.parts[2].suppression > plain.parts[2].suppression
-        assert turned.parts[0].suppression < plain.parts[0].suppression
+        assert turned.bins[2].ratio > plain.bins[2].ratio
+        assert turned.bins[0].ratio < plain.bins[0].ratio
         np.testing.assert_array_equal(turned.norms, plain.norms)
         with pytest.raises(ParameterError, match="tail"):
             diagnose(learner, X, Y, tail=2)

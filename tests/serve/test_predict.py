@@ -41,7 +41,7 @@ class TestRanking:
             label = found["label"]
             assert found["name"] == model.label_names[label]
             assert found["training_rows"] == model.label_counts[label]
-            assert found["group"] == names[bins[label]]
+            assert found["bin"] == names[bins[label]]
 
     def test_many_texts_keep_their_order(self, server, model, tags):
         texts = [*tags.texts[2000:2300], ""]

@@ -26,9 +26,9 @@ class TestModels:
         assert [found[name]["has_tree"] for name in models] == [False, True, False, False, False]
         assert tags["trained_on"] == "debian-tags:train"
         assert f'"checksum": "{tags["checksum"]}"' in (models["tags"] / "model.json").read_text()
-        groups = tags["frequencies"]["groups"]
-        assert sum(group["labels"] for group in groups.values()) == model.n_labels
-        assert groups["head"]["least_rows"] > groups["torso"]["most_rows"]
+        bins = tags["frequencies"]["bins"]
+        assert sum(bin["labels"] for bin in bins.values()) == model.n_labels
+        assert bins["head"]["least_rows"] > bins["torso"]["most_rows"]
         assert server.get("/v1/models/tags") == tags
 
     def test_unknown(self, server):
@@ -53,8 +53,8 @@ class TestLabels:
         assert begins == sorted(begins, reverse=True)
 
     def test_by_frequency(self, server):
-        found = server.get("/v1/labels", group="tail", min_rows=2, max_rows=4, order="name", limit=1000)["labels"]
-        assert {one["group"] for one in found} == {"tail"}
+        found = server.get("/v1/labels", bin="tail", min_rows=2, max_rows=4, order="name", limit=1000)["labels"]
+        assert {one["bin"] for one in found} == {"tail"}
         assert all(2 <= one["training_rows"] <= 4 for one in found)
         assert [one["name"] for one in found] == sorted((one["name"] for one in found), key=str.lower)
 
@@ -101,7 +101,7 @@ class TestLabels:
         label = int(np.flatnonzero(Model.load(models["tags"]).label_counts == 0)[0])
         for name in ("tags", "tree", "forest", "popular"):
             found = server.get(f"/v1/labels/{label}", model=name)
-            assert (found["training_rows"], found["group"], found["nearest"]) == (0, "tail", [])
+            assert (found["training_rows"], found["bin"], found["nearest"]) == (0, "tail", [])
 
     @pytest.mark.parametrize("path", ["/v1/labels/598", "/v1/labels/1000000000"])
     def test_unknown(self, server, path):

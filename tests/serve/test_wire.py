@@ -342,7 +342,7 @@ def test_the_label_whose_name_is_asked_for_comes_first():
 
 def test_near_takes_no_filters(place):
     with Running({"tiny": place}) as server:
-        for more in ({"group": "tail"}, {"min_rows": 1}, {"max_rows": 3}, {"order": "name"}, {"q": "a"}, {"offset": 1}):
+        for more in ({"bin": "tail"}, {"min_rows": 1}, {"max_rows": 3}, {"order": "name"}, {"q": "a"}, {"offset": 1}):
             assert "near can be combined with limit only" in server.get("/v1/labels", 422, near=0, **more)["message"]
         assert server.get("/v1/labels", near=0, limit=3)["labels"] == []
 

@@ -125,15 +125,35 @@ def test_label_trees_get_the_propensity_curve(data):
     assert found["pw-bonsai"].scores["nDCG@5"].value > 20
 
 
+def test_test_rows_with_their_labels_in_another_order(data, tmp_path):
+    """Names beside the files identify the labels, not their columns."""
+    rng = np.random.default_rng(0)
+    Y = rng.random((120, 4)) < 0.4
+    whole = Dataset(Y + 0.1 * rng.random(Y.shape), Y, label_names=["a", "b", "c", "d"])
+    save(whole.take(range(80)), tmp_path / "train.txt")
+    test, order = whole.take(range(80, 120)), [3, 1, 0, 2]
+    save(test, tmp_path / "test.txt")
+    names = [whole.label_names[label] for label in order]
+    save(Dataset(test.X, test.Y[:, order], label_names=names), tmp_path / "turned.txt")
+    options = ["--recipes", "pw-dismec", "--severities", "0.5", "--seeds", 1, "--threads", 1, "--json"]
+    found = [
+        json.loads(run("study", "missing", tmp_path / "train.txt", "--test", tmp_path / f"{name}.txt", *options).stdout)
+        for name in ("test", "turned")
+    ]
+    assert found[0] == found[1]
+    assert found[0]["outcomes"][0]["scores"]["P@5"]["value"] > 20
+
+
 def test_rows_that_nothing_can_be_judged_by_are_refused(tmp_path):
     (tmp_path / "train.jsonl").write_text('{"text": "some words", "labels": ["a"]}\n' * 20)
     (tmp_path / "other.jsonl").write_text('{"text": "some words", "labels": ["b"]}\n' * 20)
     (tmp_path / "none.jsonl").write_text('{"text": "some words", "labels": []}\n' * 20)
     (tmp_path / "features.txt").write_text("2 3 1\n0 0:1\n0 1:1\n")
-    for test in ("other.jsonl", "none.jsonl"):
+    reasons = {"other.jsonl": "No row has a label of the training", "none.jsonl": "labels of the training rows"}
+    for test, message in reasons.items():
         done = run("study", "missing", tmp_path / "train.jsonl", "--test", tmp_path / test)
         assert done.exit_code == 2
-        assert "labels of the training rows" in done.output
+        assert message in done.output
     mixed = run("study", "missing", tmp_path / "features.txt", "--test", tmp_path / "train.jsonl")
     assert mixed.exit_code == 2
     assert "no labels" in run("study", "missing", tmp_path / "none.jsonl").output

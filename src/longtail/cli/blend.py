@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from longtail.cli.arguments import parse_numbers, read
+from longtail.cli.arguments import parse_numbers
 from longtail.cli.console import guarded, note, output, output_json, step
+from longtail.cli.loading import models_and_rows, note_trained_on
 from longtail.cli.options import AsJson, NewModel
 from longtail.errors import InputError, ParameterError
 
@@ -48,15 +49,12 @@ def blend(
     given = _check_arguments(models, out, weights)
     with step("blending", outcome="No model was written."):
         from longtail.store.manifest import check_target
-        from longtail.store.several import load_models
 
         check_target(out)
-        named = load_models(models, verify=True)
-        loaded = list(named.values())
-        _check_alike(named)
-        dataset = read(on, label_names=loaded[0].label_names)
+        named, dataset = models_and_rows(models, on, "blend models of the same training data", verify=True)
+        _check_kinds(named)
         blended = _blended(named, given, dataset, on)
-        scores = [model.evaluate(dataset) for model in (*loaded, blended)]
+        scores = [model.evaluate(dataset) for model in (*named.values(), blended)]
         with step("saving the model"):
             blended.save(out)
     names = blended.training["models"]
@@ -106,12 +104,10 @@ def _blended(named: dict[str, Model], weights: list[float] | None, dataset: Data
     names = [model.recipe or name for name, model in named.items()]
     if len(set(names)) < len(names):
         names = list(named)
-    if any(dataset.name is not None and model.training.get("data") == dataset.name for model in models):
-        note(f"A model was trained on {dataset.name}: give rows that no model has seen, or it gets all the weight.")
-    Y = first.labels.align(dataset.Y, dataset.label_names)
-    if Y.shape[1] > first.n_labels:
-        note(f"{Y.shape[1] - first.n_labels:,} labels of {source} are in no model.")
-    learners, X, y = [model.learner for model in models], first.rows(dataset), Y[:, : first.n_labels]
+    note_trained_on(models, dataset, "it gets all the weight")
+    if dataset.n_labels > first.n_labels:
+        note(f"{dataset.n_labels - first.n_labels:,} labels of {source} are in no model.")
+    learners, X, y = [model.learner for model in models], first.rows(dataset), dataset.Y[:, : first.n_labels]
     learner = Blend.from_fitted(learners, X, y, names=names, weights=weights)
     return Model(
         learner,
@@ -122,11 +118,8 @@ def _blended(named: dict[str, Model], weights: list[float] | None, dataset: Data
     )
 
 
-def _check_alike(models: dict[str, Model]) -> None:
-    """Refuse models with different labels or different kinds of rows."""
-    from longtail.store.several import check_same_labels
-
-    check_same_labels(models, "blend models of the same training data")
+def _check_kinds(models: dict[str, Model]) -> None:
+    """Refuse models with different kinds of rows."""
     (first, base), *others = models.items()
     for name, model in others:
         if model.takes_texts != base.takes_texts:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from longtail.cli.arguments import read
 from longtail.cli.console import guarded, note, output, output_json, step
+from longtail.cli.loading import model_and_rows, note_trained_on
 from longtail.cli.options import AsJson, ModelPath, TargetModel, k_option, rows_argument
 from longtail.errors import InputError
 from longtail.validation import LARGEST_INT
@@ -26,7 +26,7 @@ def calibrate(
     method: Annotated[Literal["isotonic", "platt"], typer.Option(help="Calibration; platt for few rows.")] = "isotonic",
     bins: Annotated[
         Literal["head-torso-tail", "deciles", "none"],
-        typer.Option(help="Groups of labels by frequency, calibrated separately."),
+        typer.Option(help="Bins of labels by frequency, calibrated separately."),
     ] = "head-torso-tail",
     k: Annotated[int, k_option("Predicted labels per row to fit on", most=LARGEST_INT)] = 20,
     as_json: AsJson = False,
@@ -37,17 +37,11 @@ def calibrate(
     """
     target, maps = out or model, None if bins == "none" else bins
     with step("calibrating", outcome="No model was written."):
-        from longtail.store import Model
         from longtail.store.manifest import check_target
 
         check_target(target)
-        loaded = Model.load(model, verify=True)
-        dataset = read(held_out, label_names=loaded.label_names)
-        if dataset.name is not None and loaded.training.get("data") == dataset.name:
-            note(
-                f"The model was trained on {dataset.name}: give rows that it hasn't seen, or its probabilities will be "
-                "too high."
-            )
+        loaded, dataset = model_and_rows(model, held_out, verify=True)
+        note_trained_on([loaded], dataset, "its probabilities will be too high")
         loaded.calibrate(dataset, method=method, bins=maps, k=k)
         error = _error_on_other_half(loaded, dataset, method, maps, k)
         with step("saving the model"):

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from longtail.cli.arguments import parse_cutoffs, parse_names, read
+from longtail.cli.arguments import parse_cutoffs, parse_names
 from longtail.cli.console import guarded, note, output_json, output_table, step
+from longtail.cli.loading import labelled_rows, ranked
 from longtail.cli.options import AsJson, Cutoffs, Resamples, Seed, TestRows
 from longtail.errors import InputError, ParameterError
 from longtail.kernels.types import Float64, Int32
@@ -51,14 +52,13 @@ test: the probability of a difference at least as large if both models were equa
     """
     ks = parse_cutoffs(k)
     with step("comparing"):
-        from longtail.cli.evaluate import ranked
         from longtail.metrics import compare as compare_rankings
         from longtail.store import Model
 
         chosen = None if metrics is None else _parse_metrics(metrics, ks)
         a, b = Model.load(model_a), Model.load(model_b)
         _check_labels(a, b)
-        dataset = read(test, label_names=a.label_names)
+        dataset = labelled_rows(test, a.labels, {str(model_a): a, str(model_b): b})
         new_ids, Y, inverse = _shared_ids(a, b, dataset)
         found = compare_rankings(
             ranked(a, dataset, max(ks)),
@@ -127,6 +127,8 @@ def _check_labels(a: Model, b: Model) -> None:
             f"The models know {a.n_labels:,} and {b.n_labels:,} labels, and these have no names: "
             "compare models of the same labels."
         )
+    if a.labels.is_unique and b.labels.is_unique and not set(a.label_names or ()) & set(b.label_names or ()):
+        raise InputError("The models have no label in common: compare models that were trained on the same labels.")
 
 
 def _shared_ids(a: Model, b: Model, dataset: Dataset) -> tuple[Int32, sp.csr_array, Float64]:

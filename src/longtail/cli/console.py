@@ -147,11 +147,11 @@ def output_json(values: Mapping[str, Any]) -> None:
     typer.echo(json.dumps(values, ensure_ascii=False, allow_nan=False))
 
 
-def save_picture(figure: Figure, path: Path) -> None:
-    """Save a picture, and print its path on standard error."""
+def save_plot(figure: Figure, path: Path) -> None:
+    """Save a plot, and print its path on standard error."""
     from longtail.plots.style import save
 
-    with step(f"drawing {path}"):
+    with step(f"plotting {path}"):
         save(figure, path)
     note(f"Wrote {path}.")
 

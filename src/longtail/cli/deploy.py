@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from longtail.cli.arguments import read
 from longtail.cli.console import errors_of, guarded, output, output_json, step
+from longtail.cli.loading import rows_for
 from longtail.cli.options import FORMATS, AsJson, ModelPath, NewModel
 from longtail.errors import InputError
 from longtail.runtime.disk import check_out_file, directory_size
@@ -38,7 +38,7 @@ def quantise(
             small = quantised(loaded)
         figures: dict[str, dict[str, float]] = {}
         if on is not None:
-            dataset = read(on, label_names=loaded.label_names)
+            dataset = rows_for({str(model): loaded}, on)
             before, after = loaded.evaluate(dataset), small.evaluate(dataset)
             for name in ("P@1", "P@5", "PSP@1", "PSP@5"):
                 figures[name] = {"before": round(before[name], 3), "after": round(after[name], 3)}

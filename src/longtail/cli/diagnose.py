@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from longtail.cli.arguments import capped, read
-from longtail.cli.console import guarded, output, output_json, output_table, save_picture, step
-from longtail.cli.options import AsJson, ModelPath, TailPosition, TestRows, k_option, picture_option
+from longtail.cli.arguments import capped
+from longtail.cli.console import guarded, output, output_json, output_table, save_plot, step
+from longtail.cli.loading import model_and_rows, ranked, rows_for
+from longtail.cli.options import AsJson, ModelPath, TailPosition, TestRows, k_option, plot_option
 
 if TYPE_CHECKING:
     from longtail.data import Dataset
@@ -27,7 +28,7 @@ def diagnose(
     ] = None,
     k: Annotated[int, k_option("Labels per row that count as predicted")] = 5,
     tail: TailPosition = None,
-    picture: Annotated[Path | None, picture_option("--picture", "norms and shares")] = None,
+    plot: Annotated[Path | None, plot_option("norms and shares")] = None,
     normalise: Annotated[
         bool,
         typer.Option("--normalise", help="Add the metrics of MODEL with all label weight vectors scaled to one norm."),
@@ -40,24 +41,17 @@ def diagnose(
 labels. Then the correlation of a label's weight norm with its training rows, and of its predictions with its norm: \
 if the norm alone decided, predictions would be proportional to it (correlation 1, exponent 1).
     """
-    with step("diagnosing", outcome="Nothing was written." if picture else ""):
-        from longtail.store import Model
-        from longtail.store.several import check_same_labels
-
-        models = {"model": Model.load(model)}
-        if before is not None:
-            models = {"before": Model.load(before), **models}
-            check_same_labels(models, "diagnose models of the same labels")
-        dataset = read(test, label_names=models["model"].label_names)
+    with step("diagnosing", outcome="Nothing was written." if plot else ""):
+        models, dataset = _models_and_rows(model, before, test)
         found = {name: _diagnosed(one, dataset, k, tail if name == "model" else None) for name, one in models.items()}
         scores = _scores(models["model"], dataset, k, tail) if normalise else {}
         names = _names(model, before, tail)
-        if picture is not None:
-            from longtail.plots.by_frequency import suppression
+        if plot is not None:
+            from longtail.plots.by_frequency import norms_and_shares
 
-            save_picture(suppression({names[name]: one for name, one in found.items()}), picture)
+            save_plot(norms_and_shares({names[name]: one for name, one in found.items()}), plot)
     if as_json:
-        output_json(_as_json(found, scores))
+        output_json(_as_json(found, names, scores))
     else:
         _output_shares(found, names, f"{model} on {test}: {dataset.n_rows:,} rows, first {k} ranks")
         _output_correlations(found, names)
@@ -67,10 +61,25 @@ if the norm alone decided, predictions would be proportional to it (correlation 
             output_table("\nMetrics with weight vectors of equal norm, percent", ["", *metrics], rows)
 
 
-def _as_json(found: dict[str, Diagnosis], scores: dict[str, dict[str, float]]) -> dict[str, Any]:
-    values: dict[str, Any] = dict(found["model"].to_dict())
+def _models_and_rows(model: Path, before: Path | None, test: str) -> tuple[dict[str, Model], Dataset]:
+    """Load the model, the earlier one before it if there is one, and the test rows."""
+    from longtail.store import Model
+    from longtail.store.several import check_same_labels, model_names
+
+    if before is None:
+        loaded, dataset = model_and_rows(model, test)
+        return {"model": loaded}, dataset
+    models = [Model.load(path) for path in (before, model)]
+    named = dict(zip(model_names([before, model]), models, strict=True))
+    check_same_labels(named, "diagnose models of the same labels")
+    roles = dict(zip(("before", "model"), models, strict=True))
+    return roles, rows_for(named, test)
+
+
+def _as_json(found: dict[str, Diagnosis], names: dict[str, str], scores: dict[str, dict[str, float]]) -> dict[str, Any]:
+    values: dict[str, Any] = {"name": names["model"], **found["model"].to_dict()}
     if "before" in found:
-        values["before"] = found["before"].to_dict()
+        values["before"] = {"name": names["before"], **found["before"].to_dict()}
     if scores:
         values["scores"] = {
             name: {metric: round(value, 4) for metric, value in of.items()} for name, of in scores.items()
@@ -88,7 +97,6 @@ def _names(model: Path, before: Path | None, tail: float | None) -> dict[str, st
 
 
 def _diagnosed(model: Model, dataset: Dataset, k: int, tail: float | None) -> Diagnosis:
-    from longtail.cli.evaluate import ranked
     from longtail.rerank import Diagnosis, label_norms
 
     Y, counts, _ = model.truth(dataset)
@@ -121,7 +129,7 @@ def _output_shares(found: dict[str, Diagnosis], names: dict[str, str], title: st
     for name in found:
         columns += [f"{names[name]}: predicted" if several else "predicted", "ratio"]
     rows = []
-    for shares in zip(*((*one.parts, *one.deciles) for one in found.values()), strict=True):
+    for shares in zip(*((*one.bins, *one.deciles) for one in found.values()), strict=True):
         last = shares[-1]
         cells = [last.name, f"{last.n_labels:,}", shown_counts(last), written_shares(last)[0]]
         for share in shares:

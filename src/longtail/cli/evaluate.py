@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from longtail.cli.arguments import parse_cutoffs, read
+from longtail.cli.arguments import parse_cutoffs
 from longtail.cli.console import guarded, output_json, output_table, run_settings, step
+from longtail.cli.loading import model_and_rows, ranked
 from longtail.cli.options import AsJson, Cluster, Cutoffs, ModelPath, TailPosition, TestRows
-from longtail.kernels.types import Int32
 
 if TYPE_CHECKING:
     from longtail.data import Dataset
@@ -39,10 +39,7 @@ Hamming loss, where less is better.
     """
     ks = parse_cutoffs(k)
     with step("evaluating"), run_settings(cluster):
-        from longtail.store import Model
-
-        loaded = Model.load(model)
-        dataset = read(test, label_names=loaded.label_names)
+        loaded, dataset = model_and_rows(model, test)
         scores, ranges = _with_intervals(loaded, dataset, ks, tail) if intervals else ({}, {})
         if not intervals or (loaded.calibration is not None and tail is None):
             scores = {**loaded.evaluate(dataset, ks=ks, tail=tail), **scores}
@@ -80,13 +77,6 @@ def _output_scores(title: str, ks: tuple[int, ...], scores: dict[str, float], ra
         rows.append(cells)
     columns = [column for k in ks for column in ([f"@{k}", "low", "high"] if ranges else [f"@{k}"])]
     output_table(title, ["", *columns], rows)
-
-
-def ranked(model: Model, dataset: Dataset, k: int, tail: float | None = None) -> Int32:
-    """Return the ids of the k best labels of each row."""
-    from longtail.topk import TopK
-
-    return TopK.concat([TopK.empty(0, k), *model.iter_topk(dataset, k, tail=tail)]).labels
 
 
 def rounded(name: str, value: float) -> float:

@@ -1,4 +1,4 @@
-"""`longtail losses`: the losses with their corrections for missing labels, as a table and a picture."""
+"""`longtail losses`: the losses with their corrections for missing labels, as a table and a plot."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from longtail.cli.console import guarded, named_as, output_json, output_table, save_picture
-from longtail.cli.options import AsJson, picture_option
+from longtail.cli.console import guarded, named_as, output_json, output_table, save_plot
+from longtail.cli.options import AsJson, plot_option
 
 if TYPE_CHECKING:
     from longtail.losses import Loss
@@ -26,7 +26,7 @@ def losses(
         typer.Option(min=1, metavar="N", help="Also show the rebalanced forms, for a label with N training rows."),
     ] = None,
     beta: Annotated[float, typer.Option(metavar="BETA", help="Constant beta of the class-balanced factor.")] = 0.9,
-    out: Annotated[Path | None, picture_option("--out", "the losses")] = None,
+    plot: Annotated[Path | None, plot_option("the losses")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show each loss in its plain form, its form unbiased for missing labels, and its convex surrogate.
@@ -38,10 +38,10 @@ def losses(
     per_label("--propensity", propensity, most=1.0)
     with named_as(beta="--beta"):
         table = [_described(form, loss) for form, loss in _forms(propensity, label_count, beta)]
-    if out is not None:
+    if plot is not None:
         from longtail.plots.losses import loss_curves
 
-        save_picture(loss_curves(propensity), out)
+        save_plot(loss_curves(propensity), plot)
     if as_json:
         rebalanced = {} if label_count is None else {"label_count": label_count, "beta": beta}
         output_json({"propensity": propensity, **rebalanced, "losses": table})

@@ -19,18 +19,18 @@ def rows_argument(metavar: str, what: str, example: str = "") -> Any:
     return typer.Argument(metavar=metavar, help=f"{what}: {FORMATS}{such_as}.", show_default=False)
 
 
-def picture_option(name: str, what: str) -> Any:
-    """Return an option that takes the file of a picture to draw, and refuses one that can't be written."""
+def plot_option(what: str) -> Any:
+    """Return the option ``--plot``, which takes the file of a plot and refuses one that can't be written."""
 
     def checked(path: Path | None) -> Path | None:
         if path is not None:
-            from longtail.plots.style import check_picture
+            from longtail.plots.style import check_plot
 
-            guarded(check_picture)(path, name)
+            guarded(check_plot)(path, "--plot")
         return path
 
-    help = f"Draw {what} to this file: .png, .svg or .pdf."
-    return typer.Option(name, metavar="FILE", help=help, callback=checked)
+    help = f"Plot {what} to this file: .png, .svg or .pdf."
+    return typer.Option("--plot", metavar="FILE", help=help, callback=checked)
 
 
 def labels_option(what: str) -> Any:

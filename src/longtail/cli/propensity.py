@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from longtail.cli.arguments import parse_cutoffs, parse_numbers, parse_propensity, propensity_for, read
-from longtail.cli.console import guarded, named_as, note, output, output_json, output_table, save_picture, step
+from longtail.cli.console import guarded, named_as, note, output, output_json, output_table, save_plot, step
 from longtail.cli.options import (
     AsJson,
     Cutoffs,
@@ -18,7 +18,7 @@ from longtail.cli.options import (
     Seed,
     TestRows,
     TrainRows,
-    picture_option,
+    plot_option,
     propensity_option,
     rows_argument,
 )
@@ -39,7 +39,7 @@ def _file(help: str, *names: str) -> Any:
     return typer.Option(*names, metavar="FILE", help=help)
 
 
-PictureFile = Annotated[Path | None, picture_option("--out", "the result")]
+PlotFile = Annotated[Path | None, plot_option("the result")]
 
 
 @propensity.command()
@@ -67,7 +67,7 @@ def fit(
     resamples: Resamples = 500,
     seed: Seed = 0,
     save_to: Annotated[Path | None, _file("Write the fitted model to this file as JSON.", "--save")] = None,
-    out: PictureFile = None,
+    plot: PlotFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Fit the constants A and B of the propensity model to your own data.
@@ -91,10 +91,10 @@ or items that substitute each other.
         points = _points(data, source, sources, options)
         with named_as(level="--level"):
             fitted = points.fit(level=level, resamples=resamples, random_state=seed)
-        if out is not None:
+        if plot is not None:
             from longtail.plots.by_frequency import fitted_curve
 
-            save_picture(fitted_curve(fitted), out)
+            save_plot(fitted_curve(fitted), plot)
         if save_to is not None:
             write_propensity(fitted, save_to)
             note(f"Wrote {save_to}.")
@@ -159,7 +159,7 @@ def show(
     data: Annotated[str | None, rows_argument("TRAIN", "Training rows with labels")] = None,
     constants: PropensityConstants = None,
     rows: Annotated[int | None, typer.Option(min=3, help="Number of training rows, without TRAIN.")] = None,
-    out: PictureFile = None,
+    plot: PlotFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Show the propensities and the costs of labels by their training rows."""
@@ -179,12 +179,12 @@ def show(
             rows = _published_rows(constants)
     shown = _round_counts(int(counts.max(initial=0)) or rows, unseen=data is None or bool((counts == 0).any()))
     table = _table(model, shown, rows, None if data is None else counts)
-    if out is not None:
+    if plot is not None:
         from longtail.plots.by_frequency import propensities
         from longtail.plots.curves import propensity_curve
 
         name = f"A = {model.a:g}, B = {model.b:g}"
-        save_picture(propensities([propensity_curve([name], model, counts if len(counts) else shown, rows)]), out)
+        save_plot(propensities([propensity_curve([name], model, counts if len(counts) else shown, rows)]), plot)
     if as_json:
         output_json({"a": float(model.a), "b": float(model.b), "rows": rows, "table": table})
         return
@@ -219,7 +219,7 @@ def sensitivity(
         str | None,
         propensity_option("Propensity model whose order of the models is the reference", "that of the first model"),
     ] = None,
-    out: PictureFile = None,
+    plot: PlotFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Show how PSP@k, and the order of models by it, change with A and B.
@@ -232,10 +232,10 @@ def sensitivity(
         from longtail.cli.propensity_sources import measured
 
         result = measured(models, test, a=grid_a, b=grid_b, ks=ks, base=base)
-    if out is not None:
+    if plot is not None:
         from longtail.plots.comparisons import sensitivity_curves
 
-        save_picture(sensitivity_curves(result), out)
+        save_plot(sensitivity_curves(result), plot)
     if as_json:
         output_json({"base": list(result.base), "models": list(result.models), "rows": result.rows()})
         return

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from longtail.cli.arguments import read
 from longtail.cli.console import note
+from longtail.cli.loading import models_and_rows, ranked
 from longtail.data import Dataset, load, read_hierarchy
 from longtail.data.label_index import LabelIndex
 from longtail.data.sparse import with_columns
 from longtail.errors import InputError
-from longtail.metrics.sensitivity import Sensitivity, sensitivity
+from longtail.metrics.propensity_sensitivity import Sensitivity, sensitivity
 from longtail.propensity import (
     JainPropensity,
     PropensityPoints,
@@ -25,9 +25,6 @@ from longtail.propensity import (
     estimate_from_substitutes,
     read_pairs,
 )
-from longtail.store import Model
-from longtail.store.several import check_same_labels, load_models
-from longtail.topk import TopK
 
 
 def from_hierarchy(dataset: Dataset, path: Path, **options: Any) -> PropensityPoints:
@@ -81,29 +78,18 @@ def measured(
     base: JainPropensity | None = None,
 ) -> Sensitivity:
     """Rank the test rows with each model, and compute PSP over a grid of A and B."""
-    models = load_models(paths)
-    check_same_labels(models, "compare models that were trained on the same rows")
+    models, dataset = models_and_rows(paths, test, "compare models that were trained on the same rows")
     (first_name, first), *others = models.items()
     for name, model in others:
         if model.n_rows != first.n_rows or not np.array_equal(model.label_counts, first.label_counts):
             raise InputError(f"{name} and {first_name} were not trained on the same rows: compare models that were.")
-    dataset = read(test, label_names=first.label_names)
-    if dataset.n_labels < first.n_labels or (first.label_names is None and dataset.n_labels > first.n_labels):
-        raise InputError(
-            f"{test} has {dataset.n_labels} labels and the models {first.n_labels}: "
-            "use rows of the data set that they were trained on."
-        )
-    tops = {name: _ranking(model, dataset, max(ks)) for name, model in models.items()}
-    counts = np.pad(first.label_counts, (0, dataset.n_labels - first.n_labels))
+    if not dataset.n_rows:
+        raise InputError("has no rows to evaluate: give at least one.", path=test)
+    tops = {name: ranked(model, dataset, max(ks)) for name, model in models.items()}
+    Y, counts, _ = first.truth(dataset)
     own = first.propensity if isinstance(first.propensity, JainPropensity) else JainPropensity()
     chosen = base or own
-    return sensitivity(tops, dataset.Y, counts, first.n_rows, a=a, b=b, ks=ks, base=(chosen.a, chosen.b))
-
-
-def _ranking(model: Model, dataset: Dataset, k: int) -> TopK:
-    if not dataset.n_rows:
-        raise InputError("There are no rows to score: give at least one.")
-    return TopK.concat(model.iter_topk(dataset, k))
+    return sensitivity(tops, Y, counts, first.n_rows, a=a, b=b, ks=ks, base=(chosen.a, chosen.b))
 
 
 def _matrix(pairs: Any, size: int) -> sp.csr_array:

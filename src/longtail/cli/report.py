@@ -8,8 +8,9 @@ from typing import Annotated
 
 import typer
 
-from longtail.cli.arguments import check_not_input, read
+from longtail.cli.arguments import check_not_input
 from longtail.cli.console import guarded, note, run_settings, step
+from longtail.cli.loading import rows_for
 from longtail.cli.options import Resamples, Seed, TestRows, Threads
 from longtail.runtime.disk import check_out_file
 
@@ -32,19 +33,19 @@ def report(
 ) -> None:
     """Compare models on labelled rows in an HTML page.
 
-    Writes one self-contained HTML file with pictures and tables: metrics with intervals, results by label frequency, \
+    Writes one self-contained HTML file with plots and tables: metrics with intervals, results by label frequency, \
 label frequencies and propensities, weights, calibration, training, and the documents and labels with the best and \
 the worst predictions.
     """
     with step("making the report", outcome="Nothing was written."):
         from datetime import datetime
 
-        from longtail.report import gather, load_models, shared_names, write
+        from longtail.report import gather, load_models, write
 
         check_out_file(out, ".html", ".htm", name="--out")
         check_not_input(test, out)
         loaded = load_models(models)
-        dataset = read(test, label_names=shared_names(loaded))
+        dataset = rows_for(loaded, test)
         with run_settings(threads=threads):
             results = gather(
                 loaded,

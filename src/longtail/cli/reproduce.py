@@ -1,4 +1,4 @@
-"""`longtail reproduce`: the tables and figures of the papers, with our results."""
+"""`longtail reproduce`: the tables and figures of the papers, with measured results."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from longtail.cli.arguments import parse_names, parse_seconds
-from longtail.cli.console import guarded, note, output, output_table, run_settings, save_picture, step
-from longtail.cli.options import Cluster, Threads, picture_option
+from longtail.cli.console import guarded, note, output, output_table, run_settings, save_plot, step
+from longtail.cli.options import Cluster, Threads, plot_option
 from longtail.errors import ParameterError
 from longtail.runtime.disk import check_out_file
 
@@ -54,16 +54,16 @@ def reproduce(
         str | None,
         typer.Option(metavar="TIME", help="Maximum time per training run, such as 30m; others are left out."),
     ] = None,
-    known: Annotated[bool, typer.Option("--known", help="Train nothing: show the results of earlier runs.")] = False,
+    cached: Annotated[bool, typer.Option("--cached", help="Train nothing: show cached results.")] = False,
     threads: Threads = None,
     results: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Directory of the results; by default in the user's cache.")
     ] = None,
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write Markdown to this file.")] = None,
     cluster: Cluster = None,
-    plot: Annotated[Path | None, picture_option("--plot", "the gains or the figure")] = None,
+    plot: Annotated[Path | None, plot_option("the gains or the figure")] = None,
 ) -> None:
-    """Run the recipes for a table or figure of the five papers, and show our results beside the published ones.
+    """Run the recipes for a table or figure of the five papers, and show the results beside the published ones.
 
     Results are cached by the content of the data and the recipe: a stopped run resumes where it was.
     """
@@ -84,7 +84,7 @@ def reproduce(
         chosen = list(sets) if stand_ins is None else _chosen(stand_ins, sets)
         swept = [name for name in chosen if stand_ins is not None or sets[name].n_rows <= SWEPT_ROWS]
         with run_settings(cluster, threads):
-            runner = Runner(results, threads, None if limit is None else parse_seconds(limit, "--limit"), known)
+            runner = Runner(results, threads, None if limit is None else parse_seconds(limit, "--limit"), cached)
             work = _Work(sets, chosen, swept, networks, runner, table == _RESULTS)
             section = work.page(out) if table == _RESULTS else work.section(table)
     _write(section, out, plot, shown=table != _RESULTS or out is None)
@@ -197,7 +197,7 @@ def _write(section: _Section, out: Path | None, plot: Path | None, *, shown: boo
 
 
 def _draw(section: _Section, plot: Path) -> None:
-    """Draw gains; where there are none, the panels of a figure, or the published results and ours."""
+    """Draw gains; where there are none, the panels of a figure, or the published and the measured results."""
     if not (section.gains or section.panels or section.direct):
         note(f"There is nothing to draw, and {plot} was not written: no data set of the paper is available.")
         return
@@ -207,16 +207,16 @@ def _draw(section: _Section, plot: Path) -> None:
         drawn = gains_beside(section.gains)
     else:
         drawn = panels_beside(section.panels) if section.panels else numbers_beside(section.direct)
-    save_picture(drawn, plot)
+    save_plot(drawn, plot)
 
 
 def _run(runner: Runner, jobs: list[Job]) -> dict[Job, JobResult]:
     from longtail.runtime.progress import progress_bar
 
-    new = [job for job in dict.fromkeys(jobs) if runner.known(job) is None]
-    if runner.known_only and new:
+    new = [job for job in dict.fromkeys(jobs) if runner.cached(job) is None]
+    if runner.cached_only and new:
         note(f"{len(new)} of {len(set(jobs))} training runs have no result.")
-    if runner.known_only or not new:
+    if runner.cached_only or not new:
         return runner.run(jobs, lambda what: None)
     note(f"{len(new)} of {len(set(jobs))} training runs are new.")
     with progress_bar("training", len(new), "models") as advance:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from longtail.cli.arguments import parse_numbers, parse_recipes, read
-from longtail.cli.console import guarded, output, output_json, output_table, run_settings, save_picture, step
-from longtail.cli.options import FORMATS, AsJson, Threads, picture_option, rows_argument
+from longtail.cli.console import guarded, output, output_json, output_table, run_settings, save_plot, step
+from longtail.cli.loading import labelled_rows
+from longtail.cli.options import FORMATS, AsJson, Threads, plot_option, rows_argument
 from longtail.errors import InputError, ParameterError
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def missing(
     ] = "0.1,0.3,0.55,0.9",
     seeds: Annotated[int, typer.Option(min=1, help="Repetitions of each masking and training.")] = 3,
     threads: Threads = None,
-    plot: Annotated[Path | None, picture_option("--plot", "the results")] = None,
+    plot: Annotated[Path | None, plot_option("the results")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Hide labels of a data set by known propensities, train on the rest, and evaluate on all labels.
@@ -64,7 +65,7 @@ def missing(
     if plot is not None:
         from longtail.plots.comparisons import missing_labels
 
-        save_picture(missing_labels(made, outcomes, "nDCG@5"), plot)
+        save_plot(missing_labels(made, outcomes, "nDCG@5"), plot)
     if as_json:
         output_json(_as_json(made, outcomes))
     else:
@@ -79,12 +80,7 @@ def _split(data: str, test: str | None) -> tuple[Dataset, Dataset]:
     if test is None:
         train, judged = iterative_split(train, test_share=0.2, random_state=0)
     else:
-        judged = read(test, label_names=train.label_names)
-        if judged.n_labels < train.n_labels:
-            requirement = (
-                f"has {judged.n_labels:,} labels, and {data} has {train.n_labels:,}: give rows of the same data"
-            )
-            raise ParameterError("--test", test, requirement)
+        judged = labelled_rows(test, train.labels)
     _check_rows(train, judged, data, test)
     return train, judged
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from longtail.cli.arguments import parse_recipes, parse_seconds, propensity_for, read
-from longtail.cli.console import guarded, note, output, output_json, output_table, run_settings, save_picture, step
-from longtail.cli.options import AsJson, Cluster, PropensityConstants, Seed, Threads, TrainRows, picture_option
+from longtail.cli.console import guarded, note, output, output_json, output_table, run_settings, save_plot, step
+from longtail.cli.options import AsJson, Cluster, PropensityConstants, Seed, Threads, TrainRows, plot_option
 from longtail.errors import InputError, Interrupted, MissingExtraError, ParameterError
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def tune(
     propensity: PropensityConstants = None,
     pick: Annotated[Pick | None, typer.Option(help="The result that --out trains; balanced by default.")] = None,
     out: Annotated[Path | None, typer.Option(metavar="MODEL", help="Train the pick on all rows and save it.")] = None,
-    plot: Annotated[Path | None, picture_option("--plot", "the Pareto front")] = None,
+    plot: Annotated[Path | None, plot_option("the Pareto front")] = None,
     cluster: Cluster = None,
     as_json: AsJson = False,
 ) -> None:
@@ -192,7 +192,7 @@ def _load_kernels(search: Search) -> None:
 def _draw(found: SearchResult, front: list[Point], picks: dict[str, Point], metrics: list[str], plot: Path) -> None:
     from longtail.plots.comparisons import pareto_front
 
-    save_picture(pareto_front(found.points, front, picks, metrics), plot)
+    save_plot(pareto_front(found.points, front, picks, metrics), plot)
 
 
 def _show(

@@ -197,8 +197,8 @@ class LabelIndex:
         if names is None or not self._matches_by_name(names):
             if n_labels != len(self) and not (extend and self.names is None and n_labels > len(self)):
                 raise InputError(
-                    f"The data set has {n_labels} labels and the model {len(self)}, and they can't be matched by name: "
-                    "use rows with the labels of its training data."
+                    f"The data set has {n_labels:,} labels instead of {len(self):,}, and they can't be matched by "
+                    "name: use rows with the labels of the training data."
                 )
             self._grow(n_labels)
             return Y
@@ -207,9 +207,7 @@ class LabelIndex:
         ids = np.full(n_labels, -1, np.int32)
         ids[used] = index.extend(names[label] for label in used)
         if len(used) and not extend and ids[used].min() >= len(self):
-            raise InputError(
-                "No row has a label that the model was trained on: use rows with the labels of its training data."
-            )
+            raise InputError("No row has a label of the training data: use rows with the labels of the training data.")
         shape = (Y.shape[0], len(index))
         matched = sp.csr_array((np.ones(Y.nnz, np.float32), ids[Y.indices], Y.indptr.copy()), shape=shape)
         if len(np.unique(ids[used])) < len(used):  # two columns of the same name

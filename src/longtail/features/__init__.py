@@ -1,7 +1,5 @@
 """Features of texts: tf-idf, tokens, and embeddings of pretrained encoders."""
 
-from longtail.features.text_embedding import TextEmbedding, TfidfEmbedding
-from longtail.features.tfidf import Tfidf
-from longtail.features.tokenizer import Tokens
+from longtail import lazy
 
-__all__ = ["TextEmbedding", "Tfidf", "TfidfEmbedding", "Tokens"]
+__getattr__, __dir__, __all__ = lazy.attach(__name__, __file__)

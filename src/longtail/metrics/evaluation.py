@@ -302,14 +302,14 @@ class Evaluator:
         """Return the scores of each frequency bin; see `longtail.metrics.by_frequency`."""
         self._check_rows()
         counts = np.asarray(label_counts)
-        group, names = frequency_bins(counts, bins)
-        if len(group) != self.n_labels:
+        bin_of_label, names = frequency_bins(counts, bins)
+        if len(bin_of_label) != self.n_labels:
             raise InputError(
-                f"label_counts has {len(group)} entries for {self.n_labels} labels: give one for each label."
+                f"label_counts has {len(bin_of_label)} entries for {self.n_labels} labels: give one for each label."
             )
         table = []
         for index, name in enumerate(names):
-            inside = group == index
+            inside = bin_of_label == index
             true = int(self._true[inside].sum())
             table.append(FrequencyBin(name, *count_range(counts[inside]), true, self._bin_scores(inside)))
         return FrequencyTable(table)

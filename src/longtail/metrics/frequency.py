@@ -119,7 +119,7 @@ def frequency_bins(label_counts: npt.ArrayLike, bins: Binning = "head-torso-tail
         - ``"head-torso-tail"``: a label is in the head if the labels more frequent than it hold less than half of all
           label assignments of the training rows, else in the torso if they hold less than 90 %, else in the tail.
           Labels of equal frequency are in the same bin, and unseen labels are in the tail.
-        - ``"deciles"``: ten groups of equal numbers of labels (to within one), decile 1 with the most frequent; labels
+        - ``"deciles"``: ten bins of equal numbers of labels (to within one), decile 1 with the most frequent; labels
           of equal frequency are ordered by label id.
         - integers: the smallest training counts of the bins above the lowest, so ``[1, 6]`` gives bins of labels with 6
           or more training rows, 1 to 5, and none.

@@ -133,14 +133,14 @@ def bootstrap_by_frequency(
     truth = with_labels(Y)
     evaluator = Evaluator(truth.shape[1], inverse_propensity=inverse_propensity, ks=ks).update(top, truth)
     table = evaluator.by_frequency(label_counts, bins)
-    group, _ = frequency_bins(label_counts, bins)
+    bin_of_label, _ = frequency_bins(label_counts, bins)
     resampler = Resampler(top, truth, evaluator)
     places = np.array(evaluator.ks)[:, None] * float(evaluator.n_rows)
     best = resampler.table.denominators("PSP") if evaluator.inverse_propensity is not None else None
 
     def score(weights: UInt8, parts: UInt8) -> Float64:
-        true, hits, gains = resampler.label_hits(weights, group, len(table))
-        possible, found, _, _ = resampler.label_means(parts, group, len(table))
+        true, hits, gains = resampler.label_hits(weights, bin_of_label, len(table))
+        possible, found, _, _ = resampler.label_means(parts, bin_of_label, len(table))
         columns = [percentage(hits, places)]
         if best is not None:
             sums = np.empty((best.shape[1], LANES))

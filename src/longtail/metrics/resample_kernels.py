@@ -109,26 +109,26 @@ def label_hits(
     rows: Int32,
     spans: Int32,
     hits: UInt8,
-    group: Int64,
+    bin_of_label: Int64,
     inverse_propensity: Float64,
     true: Int32,
     hit: Int32,
     gains: Float64,
 ) -> None:
-    """Sum true rows, hits and their inverse propensities over the labels of each group, under each weighting.
+    """Sum true rows, hits and their inverse propensities over the labels of each bin, under each weighting.
 
     The true rows of a label, and its predictions in the order of their spans of ranks, lie between two starts.
-    `true` is groups by LANES; `hit` and `gains`, up to each k, are groups times ks by LANES.
+    `true` is bins by LANES; `hit` and `gains`, up to each k, are bins times ks by LANES.
     """
     n_ks = len(hit) // len(true)
     total = np.empty(LANES, np.int32)
     true[:], hit[:], gains[:] = 0, 0, 0.0
-    for label in range(len(group)):
-        of_group, worth = group[label], inverse_propensity[label]
+    for label in range(len(bin_of_label)):
+        of_bin, worth = bin_of_label[label], inverse_propensity[label]
         for entry in range(true_starts[label], true_starts[label + 1]):
             row = true_rows[entry]
             for lane in range(LANES):
-                true[of_group, lane] += np.int32(weights[row, lane])
+                true[of_bin, lane] += np.int32(weights[row, lane])
         total[:] = 0
         entry, end, any_hit = starts[label], starts[label + 1], False
         for k in range(n_ks):
@@ -139,7 +139,7 @@ def label_hits(
                         total[lane] += np.int32(weights[row, lane])
                 entry += 1
             if any_hit:
-                at = of_group * n_ks + k
+                at = of_bin * n_ks + k
                 for lane in range(LANES):
                     hit[at, lane] += total[lane]
                 for lane in range(LANES):
@@ -155,29 +155,29 @@ def label_means(
     rows: Int32,
     spans: Int32,
     hits: UInt8,
-    group: Int64,
+    bin_of_label: Int64,
     possible: Int32,
     found: Int32,
     judged: Int32,
     f1: Float64,
 ) -> None:
-    """Count the parts of coverage and macro-F1 over the labels of each group, under each weighting.
+    """Count the parts of coverage and macro-F1 over the labels of each bin, under each weighting.
 
-    Arrays are those of `label_hits`. `possible`, the labels that any row has, is groups by LANES; labels with a hit
-    (`found`), labels true or predicted (`judged`) and the sums of the labels' F1 are groups times ks by LANES.
+    Arrays are those of `label_hits`. `possible`, the labels that any row has, is bins by LANES; labels with a hit
+    (`found`), labels true or predicted (`judged`) and the sums of the labels' F1 are bins times ks by LANES.
     """
     n_ks = len(found) // len(possible)
     true, predicted, hit = np.empty(LANES, np.int32), np.empty(LANES, np.int32), np.empty(LANES, np.int32)
     possible[:], found[:], judged[:], f1[:] = 0, 0, 0, 0.0
-    for label in range(len(group)):
+    for label in range(len(bin_of_label)):
         true[:], predicted[:], hit[:] = 0, 0, 0
         for entry in range(true_starts[label], true_starts[label + 1]):
             row = true_rows[entry]
             for lane in range(LANES):
                 true[lane] += np.int32(weights[row, lane])
-        of_group = group[label]
+        of_bin = bin_of_label[label]
         for lane in range(LANES):
-            possible[of_group, lane] += min(true[lane], 1)
+            possible[of_bin, lane] += min(true[lane], 1)
         # Predictions of the spans up to each cutoff k, added up from one to the next.
         entry, end, any_hit = starts[label], starts[label + 1], False
         for k in range(n_ks):
@@ -190,7 +190,7 @@ def label_means(
                 for lane in range(LANES):
                     predicted[lane] += np.int32(weights[row, lane])
                 entry += 1
-            at = of_group * n_ks + k
+            at = of_bin * n_ks + k
             for lane in range(LANES):
                 judged[at, lane] += min(true[lane] + predicted[lane], 1)
             if any_hit:

@@ -134,23 +134,23 @@ class Resampler:
         possible, found, judged, f1 = self.label_means(parts, np.zeros(self.evaluator.n_labels, np.int64), 1)
         return np.concatenate([self.table.metrics(sums), percent_of(found[0], possible), percent_of(f1[0], judged[0])])
 
-    def label_hits(self, weights: UInt8, group: Int64, n_groups: int) -> tuple[Int32, Int32, Float64]:
-        """Return sums of true labels (groups by LANES), hits and their inverse propensities (groups by ks by LANES)."""
-        true, hits = np.empty((n_groups, LANES), np.int32), np.empty((n_groups * self.n_ks, LANES), np.int32)
+    def label_hits(self, weights: UInt8, bin_of_label: Int64, n_bins: int) -> tuple[Int32, Int32, Float64]:
+        """Return sums of true labels (bins by LANES), hits and their inverse propensities (bins by ks by LANES)."""
+        true, hits = np.empty((n_bins, LANES), np.int32), np.empty((n_bins * self.n_ks, LANES), np.int32)
         gains, inverse = np.empty(hits.shape), self.evaluator.inverse_propensity
         if inverse is None:
             inverse = np.zeros(self.evaluator.n_labels)
-        label_hits(weights, *self._by_label, group, inverse, true, hits, gains)
-        shape = (n_groups, self.n_ks, LANES)
+        label_hits(weights, *self._by_label, bin_of_label, inverse, true, hits, gains)
+        shape = (n_bins, self.n_ks, LANES)
         return true, hits.reshape(shape), gains.reshape(shape)
 
-    def label_means(self, weights: UInt8, group: Int64, n_groups: int) -> tuple[Int32, Int32, Int32, Float64]:
-        """Return counts of labels that any row has (groups by LANES), labels with a hit, labels true or predicted, and
-        sums of the labels' F1 (groups by ks by LANES)."""
-        possible, size = np.empty((n_groups, LANES), np.int32), (n_groups * self.n_ks, LANES)
+    def label_means(self, weights: UInt8, bin_of_label: Int64, n_bins: int) -> tuple[Int32, Int32, Int32, Float64]:
+        """Return counts of labels that any row has (bins by LANES), labels with a hit, labels true or predicted, and
+        sums of the labels' F1 (bins by ks by LANES)."""
+        possible, size = np.empty((n_bins, LANES), np.int32), (n_bins * self.n_ks, LANES)
         found, judged, f1 = np.empty(size, np.int32), np.empty(size, np.int32), np.empty(size)
-        label_means(weights, *self._by_label, group, possible, found, judged, f1)
-        shape = (n_groups, self.n_ks, LANES)
+        label_means(weights, *self._by_label, bin_of_label, possible, found, judged, f1)
+        shape = (n_bins, self.n_ks, LANES)
         return possible, found.reshape(shape), judged.reshape(shape), f1.reshape(shape)
 
     @property

@@ -1,4 +1,4 @@
-"""Figures against the frequency of the labels: their training rows, their rank, or tenths of the labels."""
+"""Figures against the frequency of the labels: their training rows, their rank, or deciles of the labels."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from longtail.kernels.types import Float64, Int64
-from longtail.plots.style import BROKEN, COLOURS, INK, PLOT, colour, figure, legend, look, picture, plain_numbers
+from longtail.plots.style import BROKEN, COLOURS, INK, PLOT_SIZE, colour, figure, legend, look, plain_numbers, plot
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -26,10 +26,10 @@ _DASHES: tuple[Any, ...] = ((0, (5, 2)), (0, (1, 1.5)), (0, (5, 2, 1, 2)))  # of
 _SMALLEST, _LARGEST = 14.0, 260.0  # areas of dots, in square points
 _SHORT_AXIS = 100
 _WINDOWS = 40
-_ROWS, _TENTHS = "training rows of the label", "tenth of the labels, the most frequent first"
+_ROWS, _DECILES = "training rows of the label", "decile of the labels, the most frequent first"
 
 
-@picture
+@plot
 def label_frequencies(frequencies: Int64, law: PowerLaw | None = None, ends: Mapping[str, int] | None = None) -> Figure:
     """Draw the training rows of each label against its rank, both on logarithmic axes.
 
@@ -40,9 +40,9 @@ def label_frequencies(frequencies: Int64, law: PowerLaw | None = None, ends: Map
     law : PowerLaw, optional
         Drawn as a dashed line with its exponent.
     ends : mapping of str to int, optional
-        Last rank of each part of the labels, such as head and torso.
+        Last rank of each bin of labels, such as head and torso.
     """
-    drawn, (axes,) = figure(*PLOT)
+    drawn, (axes,) = figure(*PLOT_SIZE)
     ranks = np.arange(1, len(frequencies) + 1)
     corners = np.flatnonzero(np.diff(frequencies, prepend=-1, append=-1))  # where a new frequency begins; the end
     shown = np.unique(np.concatenate([corners[:-1], corners[1:] - 1]))
@@ -67,19 +67,19 @@ def label_frequencies(frequencies: Int64, law: PowerLaw | None = None, ends: Map
     return drawn
 
 
-@picture
+@plot
 def by_decile(metric: str, results: Mapping[str, Sequence[Interval]]) -> Figure:
-    """Draw a bar with its interval for each model in each tenth of the labels.
+    """Draw a bar with its interval for each model in each decile of the labels.
 
     Parameters
     ----------
     metric : str
         Name of the metric, for the axis.
     results : mapping of str to sequence of Interval
-        By model; one value per tenth, the most frequent labels first. A tenth without a value has no bar.
+        By model; one value per decile, the most frequent labels first. A decile without a value has no bar.
     """
-    drawn, (axes,) = figure(*PLOT)
-    width, tenths = 0.84 / len(results), max(map(len, results.values()))
+    drawn, (axes,) = figure(*PLOT_SIZE)
+    width, deciles = 0.84 / len(results), max(map(len, results.values()))
     for number, values in enumerate(results.values()):
         found = np.array([(one.value, one.low, one.high) for one in values]).reshape(-1, 3)
         x = np.arange(len(found)) + 1 + (number - (len(results) - 1) / 2) * width
@@ -87,8 +87,8 @@ def by_decile(metric: str, results: Mapping[str, Sequence[Interval]]) -> Figure:
         axes.bar(x[present], found[present, 0], width * 0.9, color=colour(number))
         known = np.isfinite(found).all(axis=1)
         axes.vlines(x[known], found[known, 1], found[known, 2], color=INK, linewidth=min(1.1, 4 * width))
-    axes.set(xlabel=_TENTHS, ylabel=f"{metric}, percent", xlim=(0.45, tenths + 0.55))
-    axes.set_xticks(range(1, tenths + 1))
+    axes.set(xlabel=_DECILES, ylabel=f"{metric}, percent", xlim=(0.45, deciles + 0.55))
+    axes.set_xticks(range(1, deciles + 1))
     axes.set_ylim(bottom=0)
     axes.grid(visible=False, axis="x")
     axes.set_axisbelow(True)
@@ -96,7 +96,7 @@ def by_decile(metric: str, results: Mapping[str, Sequence[Interval]]) -> Figure:
     return drawn
 
 
-@picture
+@plot
 def weight_norms(results: Mapping[str, Sequence[CountBin]], numbers: Sequence[int] | None = None) -> Figure:
     """Draw the median norm of the labels' weights against their training rows, with the interquartile range as a band.
 
@@ -107,7 +107,7 @@ def weight_norms(results: Mapping[str, Sequence[CountBin]], numbers: Sequence[in
     numbers : sequence of int, optional
         Numbers of the models, for their colours; 0, 1, 2, ... by default.
     """
-    drawn, (axes,) = figure(*PLOT)
+    drawn, (axes,) = figure(*PLOT_SIZE)
     for number, bins in zip(numbers or range(len(results)), results.values(), strict=True):
         counts = np.array([found.mean_count for found in bins])
         lower, median, upper = np.array([found.quartiles for found in bins]).reshape(-1, 3).T
@@ -122,7 +122,7 @@ def weight_norms(results: Mapping[str, Sequence[CountBin]], numbers: Sequence[in
     return drawn
 
 
-@picture
+@plot
 def propensities(curves: Sequence[PropensityCurve], numbers: Sequence[int] | None = None) -> Figure:
     """Draw propensity against training rows, with a dot for every count that labels have: the larger, the more labels.
 
@@ -132,7 +132,7 @@ def propensities(curves: Sequence[PropensityCurve], numbers: Sequence[int] | Non
     numbers : sequence of int, optional
         Number of the first model of each curve, for its colour; 0, 1, 2, ... by default.
     """
-    drawn, (axes,) = figure(*PLOT)
+    drawn, (axes,) = figure(*PLOT_SIZE)
     for number, curve in zip(numbers or range(len(curves)), curves, strict=True):
         areas = _SMALLEST + (_LARGEST - _SMALLEST) * curve.n_labels / curve.n_labels.max()
         axes.plot(curve.counts, curve.propensities, color=colour(number), linewidth=1.2)
@@ -154,7 +154,7 @@ def propensities(curves: Sequence[PropensityCurve], numbers: Sequence[int] | Non
     return drawn
 
 
-@picture
+@plot
 def fitted_curve(fitted: FittedPropensity) -> Figure:
     """Draw the bins of labels, the fitted curve with its interval, and the published curves for comparison.
 
@@ -187,13 +187,13 @@ def fitted_curve(fitted: FittedPropensity) -> Figure:
     return drawn
 
 
-@picture
-def suppression(results: Mapping[str, Diagnosis]) -> Figure:
+@plot
+def norms_and_shares(results: Mapping[str, Diagnosis]) -> Figure:
     """Draw norms against the rank of the label by frequency, and the shares of recorded and predicted labels.
 
     On the left, the line is the median over labels of similar frequency and the band the interquartile range. On
-    the right, a model whose line lies below the dashed one predicts labels of that tenth less often than they are
-    recorded; a tenth without predictions has no point. Models without classifiers appear on the right only.
+    the right, a model whose line lies below the dashed one predicts labels of that decile less often than they are
+    recorded; a decile without predictions has no point. Models without classifiers appear on the right only.
 
     Parameters
     ----------
@@ -218,7 +218,7 @@ def suppression(results: Mapping[str, Diagnosis]) -> Figure:
     left.set(xlabel="labels, the most frequent first", ylabel="norm of the classifier", ylim=(0, None))
     left.locator_params(axis="x", nbins=6)
     left.xaxis.set_major_formatter(lambda value, place: f"{value:,.0f}")
-    right.set(xlabel=_TENTHS, ylabel="share, percent", yscale="log")
+    right.set(xlabel=_DECILES, ylabel="share, percent", yscale="log")
     right.set_xticks(range(1, len(true) + 1))
     right.legend(loc="upper right")
     plain_numbers(right.yaxis)
@@ -239,5 +239,5 @@ def smoothed(found: Diagnosis) -> Float64:
 
 
 def _above_zero(shares: Float64) -> tuple[Int64, Float64]:
-    """Return tenths and their shares, NaN for 0, because the axis is logarithmic."""
+    """Return deciles and their shares, NaN for 0, because the axis is logarithmic."""
     return np.arange(1, len(shares) + 1), np.where(shares > 0, shares, np.nan)

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from longtail.plots.style import BROKEN, INK, PLOT, colour, figure, legend, look, picture
+from longtail.plots.style import BROKEN, INK, PLOT_SIZE, colour, figure, legend, look, plot
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from longtail.metrics.sensitivity import Sensitivity
+    from longtail.metrics.propensity_sensitivity import Sensitivity
     from longtail.plots.curves import ScoreCurve
     from longtail.studies.missing import MissingStudy, Outcome
     from longtail.tuning.front import Point
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _MOST_PLOTS = 4
 
 
-@picture
+@plot
 def score_curves(
     results: Mapping[str, ScoreCurve], numbers: Sequence[int] | None = None, *, probabilities: bool = False
 ) -> Figure:
@@ -35,7 +35,7 @@ def score_curves(
     probabilities : bool
         Whether the scores are probabilities: a diagonal then shows perfect calibration.
     """
-    drawn, (axes,) = figure(*PLOT)
+    drawn, (axes,) = figure(*PLOT_SIZE)
     for number, curve in zip(numbers or range(len(results)), results.values(), strict=True):
         axes.plot([found.mean for found in curve.bins], [found.share for found in curve.bins], **look(number))
     if probabilities:
@@ -47,14 +47,14 @@ def score_curves(
     return drawn
 
 
-@picture
+@plot
 def sensitivity_curves(result: Sensitivity, k: int | None = None) -> Figure:
     """Draw PSP@k against A, a plot per value of B, with a tick at the bottom where the order of the models changes.
 
     Parameters
     ----------
     result : Sensitivity
-        As returned by `longtail.metrics.sensitivity.sensitivity`. Of more than four values of B, four are drawn.
+        As returned by `longtail.metrics.sensitivity`. Of more than four values of B, four are drawn.
     k : int, optional
         One of its cutoffs; the last by default.
     """
@@ -85,7 +85,7 @@ def sensitivity_curves(result: Sensitivity, k: int | None = None) -> Figure:
     return drawn
 
 
-@picture
+@plot
 def missing_labels(study: MissingStudy, outcomes: Sequence[Outcome], metric: str) -> Figure:
     """Draw a metric against the share of labels that is kept, and against the propensities that recipes are given."""
     drawn, (by_share, by_given) = figure(9.6, 4.2, columns=2)
@@ -117,7 +117,7 @@ def missing_labels(study: MissingStudy, outcomes: Sequence[Outcome], metric: str
     return drawn
 
 
-@picture
+@plot
 def pareto_front(
     points: Sequence[Point], front: Sequence[Point], picks: Mapping[str, Point], objectives: Sequence[str]
 ) -> Figure:

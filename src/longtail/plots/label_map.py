@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from longtail.plots.placement import place_names
-from longtail.plots.style import COLOURS, INK, MARKERS, PAPER, figure, picture, shortened
+from longtail.plots.style import COLOURS, INK, MARKERS, PAPER, figure, plot, shortened
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from longtail.plots.label_points import LabelMap
 
 _SIZE = (4.8, 4.6)
-_PARTS = ("head", "torso", "tail")
-_COSTS = (10.0, 2.0, 1.0)  # of a name that covers a point of each part
+_BINS = ("head", "torso", "tail")
+_COSTS = (10.0, 2.0, 1.0)  # of a name that covers a point of each bin
 _MARKER_SIZES = (6.5, 4.5, 3.5)  # in points, as the numbers in the next two lines
 _FONT_SIZE, _MARGIN, _CLEAR = 7.5, 1.5, 2.5
 _GAPS = (2.5, 8.0, 16.0, 24.0, 32.0)  # between a point and its name; from the second on with a line
@@ -25,7 +25,7 @@ _MOST_NAMES, _NEEDED = 28, 12
 _ALIGNMENTS = {-1: ("right", "top"), 0: ("center", "center"), 1: ("left", "bottom")}
 
 
-@picture
+@plot
 def label_map(found: LabelMap) -> Figure:
     """Draw a point per label, and the names of the most frequent labels where there is room."""
     from matplotlib.lines import Line2D
@@ -33,15 +33,15 @@ def label_map(found: LabelMap) -> Figure:
     drawn, (axes,) = figure(*_SIZE)
     for point in reversed(range(len(found.names))):  # the most frequent last, on top
         x, y = found.positions[point]
-        axes.add_line(Line2D([x], [y], gid=_gid(point), **_look(found.parts[point])))
+        axes.add_line(Line2D([x], [y], gid=_gid(point), **_look(found.bins[point])))
     axes.margins(0.06)
     axes.autoscale_view()
     axes.set(xticks=[], yticks=[])
     axes.set_aspect("equal", adjustable="datalim")
     axes.spines[:].set_visible(False)
-    parts = np.unique(found.parts).tolist()
-    handles = [Line2D([], [], **_look(part)) for part in parts]
-    names = [_PARTS[part] for part in parts]
+    bins = np.unique(found.bins).tolist()
+    handles = [Line2D([], [], **_look(bin)) for bin in bins]
+    names = [_BINS[bin] for bin in bins]
     drawn.legend(handles, names, loc="outside upper left", ncols=3, handletextpad=0, columnspacing=1)
     _write_names(drawn, axes, found)
     return drawn
@@ -72,8 +72,8 @@ def _write_names(drawn: Figure, axes: Axes, found: LabelMap) -> None:
         [edge / pixels for edge in axes.bbox.extents],
         _GAPS,
         clear=_CLEAR,
-        costs=np.array(_COSTS)[found.parts],
-        needed=min(_NEEDED, int((found.parts == 0).sum())),
+        costs=np.array(_COSTS)[found.bins],
+        needed=min(_NEEDED, int((found.bins == 0).sum())),
         most=_MOST_NAMES,
     )
     for place in chosen:
@@ -94,12 +94,12 @@ def _write_names(drawn: Figure, axes: Axes, found: LabelMap) -> None:
         )
 
 
-def _look(part: int) -> dict[str, Any]:
+def _look(bin: int) -> dict[str, Any]:
     return {
         "linestyle": "",
-        "marker": MARKERS[part],
-        "color": COLOURS[part],
-        "markersize": _MARKER_SIZES[part],
+        "marker": MARKERS[bin],
+        "color": COLOURS[bin],
+        "markersize": _MARKER_SIZES[bin],
         "markeredgecolor": PAPER,
         "markeredgewidth": 0.5,
     }

@@ -53,7 +53,7 @@ class LabelMap:
 
     names: tuple[str, ...]  # the most frequent first
     counts: Int64  # training rows
-    parts: Int64  # 0, 1 or 2 for head, torso and tail
+    bins: Int64  # 0, 1 or 2 for head, torso and tail
     positions: Float64  # shape (n, 2)
     n_embedded: int  # labels that have an embedding, on the map or not
     n_frequent: int  # of the names, the first are the most frequent of all labels; the others are sampled
@@ -97,7 +97,7 @@ def map_labels(
     return LabelMap(
         names=names,
         counts=label_counts[shown],
-        parts=frequency_bins(label_counts)[0][shown],
+        bins=frequency_bins(label_counts)[0][shown],
         positions=positions,
         n_embedded=len(known),
         n_frequent=n_frequent,

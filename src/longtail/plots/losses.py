@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from longtail.plots.style import COLOURS, INK, figure, picture
+from longtail.plots.style import COLOURS, INK, figure, plot
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 _LEAST, _MOST = -2.5, 2.5
 
 
-@picture
+@plot
 def loss_curves(propensity: float) -> Figure:
     """Draw the loss of a recorded label against its score, for the hinge, the squared hinge and the logistic loss.
 

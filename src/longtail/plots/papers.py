@@ -1,11 +1,11 @@
-"""Figures of `longtail reproduce`: numbers, gains and figures of a paper beside ours."""
+"""Figures of `longtail reproduce`: numbers, gains and figures of a paper beside measured ones."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from longtail.plots.style import figure, legend, look, picture
+from longtail.plots.style import figure, legend, look, plot
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -17,7 +17,7 @@ _FEW = 4  # names that fit side by side on an axis
 _BESIDE = 3  # panels in a row
 
 
-@picture
+@plot
 def gains_beside(gains: Sequence[Gain]) -> Figure:
     """Draw the gain of each method over its base, with intervals, and the range in the paper as a grey bar."""
     metrics = _shown(list(dict.fromkeys(gain.metric for gain in gains)))
@@ -35,8 +35,8 @@ def gains_beside(gains: Sequence[Gain]) -> Figure:
             for gain in own:
                 number = sets.index(gain.data)
                 place = row + (number - (len(sets) - 1) / 2) * apart
-                half = [[gain.ours - gain.low], [gain.high - gain.ours]]
-                axes.errorbar([gain.ours], [place], xerr=half, capsize=2, linestyle="none", **look(number))
+                half = [[gain.measured - gain.low], [gain.high - gain.measured]]
+                axes.errorbar([gain.measured], [place], xerr=half, capsize=2, linestyle="none", **look(number))
         axes.axvline(0, color="0.4", linewidth=0.8)
         axes.set_yticks(range(len(methods)), methods if axes is plots[0] else [""] * len(methods))
         axes.set_xlabel(f"gain in {metric}")
@@ -47,9 +47,9 @@ def gains_beside(gains: Sequence[Gain]) -> Figure:
     return drawn
 
 
-@picture
+@plot
 def numbers_beside(direct: Mapping[tuple[str, str], Sequence[FigureNumber]]) -> Figure:
-    """Draw the paper's numbers, hollow, and ours with intervals, filled: a row per method, a column per data set."""
+    """Draw the paper's numbers, hollow, and the measured ones, filled: a row per method, a column per data set."""
     sets = list(dict.fromkeys(data for data, _ in direct))
     metrics = _shown(list(dict.fromkeys(cell.metric for cells in direct.values() for cell in cells)))
     most = max(sum(data == one for one, _ in direct) for data in sets)
@@ -57,9 +57,9 @@ def numbers_beside(direct: Mapping[tuple[str, str], Sequence[FigureNumber]]) -> 
     for data, own in zip(sets, axes, strict=True):
         methods = [method for one, method in direct if one == data]
         for row, method in enumerate(methods):
-            for cell in (cell for cell in direct[data, method] if cell.metric in metrics and cell.ours is not None):
+            for cell in (cell for cell in direct[data, method] if cell.metric in metrics and cell.measured is not None):
                 style = look(metrics.index(cell.metric)) | {"linestyle": "none"}
-                own.errorbar([cell.ours], [row], xerr=[cell.half or 0], capsize=2, **style)  # type: ignore[arg-type]
+                own.errorbar([cell.measured], [row], xerr=[cell.half or 0], capsize=2, **style)  # type: ignore[arg-type]
                 if cell.paper is not None:
                     own.plot([cell.paper], [row - 0.2], fillstyle="none", **style)
         own.set_yticks(range(len(methods)), methods)
@@ -70,7 +70,7 @@ def numbers_beside(direct: Mapping[tuple[str, str], Sequence[FigureNumber]]) -> 
     return drawn
 
 
-@picture
+@plot
 def panels_beside(panels: Sequence[Panel]) -> Figure:
     """Draw the panels of a figure, three in a row, with intervals."""
     names = list(dict.fromkeys(name for panel in panels for name in panel.curves))

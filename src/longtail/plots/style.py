@@ -26,14 +26,14 @@ MARKERS = ("o", "s", "^", "D", "v", "P")
 INK, FAINT, PAPER = "#22262b", "#d5dae0", "#ffffff"
 BROKEN = (0, (5, 3))
 """A dashed line, for reference curves."""
-PLOT = (4.8, 3.3)
+PLOT_SIZE = (4.8, 3.3)
 """Width and height in inches of a figure that is readable on a telephone too."""
-PICTURE_SUFFIXES = (".png", ".svg", ".pdf")
+PLOT_SUFFIXES = (".png", ".svg", ".pdf")
 
 _SHORT_AXIS = 100
 _LONGEST_NAME = 26
 _LINE_HEIGHT = 0.2  # inches
-_LEGEND_WIDTH = 54  # characters that fit above a plot of width PLOT
+_LEGEND_WIDTH = 54  # characters that fit above a plot of width PLOT_SIZE
 _VARIABLES = {INK: "var(--ink)", FAINT: "var(--line)", PAPER: "var(--paper)"} | {
     colour: f"var(--series-{number})" for number, colour in enumerate(COLOURS, 1)
 }
@@ -64,7 +64,7 @@ _SETTINGS = {
 }
 
 
-def picture(draw: Callable[Arguments, Figure]) -> Callable[Arguments, Figure]:
+def plot(draw: Callable[Arguments, Figure]) -> Callable[Arguments, Figure]:
     """Decorate a function that returns a figure, so that it draws in the common style."""
 
     @functools.wraps(draw)
@@ -78,11 +78,11 @@ def picture(draw: Callable[Arguments, Figure]) -> Callable[Arguments, Figure]:
 
 
 def figure(width: float = 6.4, height: float = 4.0, *, columns: int = 1, rows: int = 1) -> tuple[Figure, list[Axes]]:
-    """Return a figure with a grid of axes, inside a function decorated with `picture`; sizes in inches.
+    """Return a figure with a grid of axes, inside a function decorated with `plot`; sizes in inches.
 
     Examples
     --------
-    >>> @picture
+    >>> @plot
     ... def line(values):
     ...     drawn, (axes,) = figure()
     ...     axes.plot(values, color=COLOURS[0])
@@ -157,9 +157,9 @@ def shortened(name: str) -> str:
     return name if len(name) <= _LONGEST_NAME else f"{name[: half - 1]}…{name[-half:]}"
 
 
-def check_picture(path: Path, name: str = "picture") -> None:
+def check_plot(path: Path, name: str = "plot") -> None:
     """Raise an error if no figure can be written to a path."""
-    check_out_file(path, *PICTURE_SUFFIXES, name=name)
+    check_out_file(path, *PLOT_SUFFIXES, name=name)
 
 
 def save(figure: Figure, path: Path | str) -> None:
@@ -167,7 +167,7 @@ def save(figure: Figure, path: Path | str) -> None:
     from matplotlib import rc_context
 
     target = Path(path)
-    check_picture(target)
+    check_plot(target)
     suffix = target.suffix.lower()
     undated = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}, ".png": {}}[suffix]
     with rc_context(_SETTINGS), write_whole(target) as file:  # type: ignore[arg-type]

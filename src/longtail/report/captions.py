@@ -82,7 +82,7 @@ def caution(report: Report) -> str | None:
         return None
     return (
         "The models have different training rows or propensities, so their PSP and PSnDCG are not on one scale, and "
-        "their head, torso, tail and tenths may contain different labels."
+        "their head, torso, tail and deciles may contain different labels."
     )
 
 
@@ -133,15 +133,15 @@ def frequencies(report: Report) -> Caption:
 
 
 def deciles(report: Report, metric: str) -> Caption:
-    """Return the caption of a metric by tenths of the labels; `metric` is PSP or recall."""
+    """Return the caption of a metric by deciles of the labels; `metric` is PSP or recall."""
     key = f"{metric}@{KS[-1]}"
     bars = (
-        "The bars of a model add up to its PSP@5: each is the contribution of the labels of that tenth."
+        "The bars of a model add up to its PSP@5: each is the contribution of the labels of that decile."
         if metric == "PSP"
-        else "Each bar is the share of the recorded labels of that tenth that are among the five highest-ranked."
+        else "Each bar is the share of the recorded labels of that decile that are among the five highest-ranked."
     )
     read = (
-        "Each group of bars is a tenth of the labels, the most frequent on the left; vertical lines are "
+        "Each group of bars is a decile of the labels, the most frequent on the left; vertical lines are "
         f"{share(report.level)} bootstrap intervals. {bars}"
     )
     if metric != "PSP":
@@ -150,23 +150,23 @@ def deciles(report: Report, metric: str) -> Caption:
         f"{as_percent(model.deciles[0].scores[key])} of {as_percent(model.scores[key])} with {model.name}"
         for model in report.models
     ]
-    return Caption(read, f"The most frequent tenth of the labels contributes {listing(parts)}.")
+    return Caption(read, f"The most frequent decile of the labels contributes {listing(parts)}.")
 
 
 def _ends(report: Report, key: str) -> str:
-    """Return the best model in the most frequent tenth and in the rarest tenth with any recall."""
+    """Return the best model in the most frequent decile and in the rarest decile with any recall."""
     first = report.models[0].deciles
     present = [place for place, found in enumerate(first) if found.n_true]
     reached = [place for place in present if _most(report, place, key)[0] > 0]
     if not reached:
-        return "No recorded label is found in any tenth."
+        return "No recorded label is found in any decile."
     says = []
     for place in dict.fromkeys((reached[0], reached[-1])):
         value, name = _most(report, place, key)
-        where = f"the tenth with {training_rows(first[place].counts)}"
+        where = f"the decile with {training_rows(first[place].counts)}"
         best = f"{name} finds the most, {percents(value)}"
         says.append(f"in {where} {best}" if len(report.models) > 1 else f"in {where} {percents(value)} are found")
-    rest = " No label is found in rarer tenths." if reached[-1] < present[-1] else ""
+    rest = " No label is found in rarer deciles." if reached[-1] < present[-1] else ""
     text = "; ".join(says)
     return f"{text[0].upper()}{text[1:]}.{rest}"
 
@@ -176,18 +176,18 @@ def _most(report: Report, place: int, key: str) -> tuple[float, str]:
     return max(found, key=lambda pair: pair[0], default=(0.0, ""))
 
 
-def parts_table(report: Report) -> Caption:
+def bins_table(report: Report) -> Caption:
     """Return the caption of the table of head, torso and tail."""
     read = (
-        "P@5 and PSP@5 are the contributions of the labels of a part and add up to the metric. Recall@5 is the "
-        "share of the part's recorded labels that are found, C@5 the share of its labels found at least once."
+        "P@5 and PSP@5 are the contributions of the labels of a bin and add up to the metric. Recall@5 is the "
+        "share of the bin's recorded labels that are found, C@5 the share of its labels found at least once."
     )
-    head, torso, tail = report.models[0].parts
+    head, torso, tail = report.models[0].bins
     says = (
         f"The head is {_labels(head)}, the torso {_labels(torso)} and the tail {_labels(tail)}. The tail has "
         f"{percents(100 * tail.n_true / report.n_recorded)} of the recorded labels of the test rows."
     )
-    found = [(model.parts[2].scores["recall@5"], model.name) for model in report.models if model.parts[2].n_true]
+    found = [(model.bins[2].scores["recall@5"], model.name) for model in report.models if model.bins[2].n_true]
     if found:
         value, name = max(found, key=lambda pair: pair[0])
         most = f"{name} has the highest recall@5 there" if len(found) > 1 else "Recall@5 there is"

@@ -72,8 +72,8 @@ class ModelResults:
         The `RANKED` highest-ranked labels.
     scores, intervals
         As returned by `Model.evaluate`, and their bootstrap intervals.
-    deciles, parts, decile_intervals, part_intervals
-        By tenths of the labels, and by head, torso and tail.
+    deciles, bins, decile_intervals, bin_intervals
+        By deciles of the labels, and by head, torso and tail.
     labels : LabelScores
         Of the five highest-ranked.
     score_curve, probability_curve : ScoreCurve
@@ -91,7 +91,7 @@ class ModelResults:
     >>> from longtail import Dataset, Model, Popularity
     >>> data = Dataset([[1], [2], [3]], [[0, 1], [1, 1], [0, 1]], name="toy")
     >>> report = gather({"popularity": Model(Popularity().fit(data.X, data.Y))}, data, resamples=20)
-    >>> report.models[0].name, report.models[0].label_counts, report.models[0].parts[0].name
+    >>> report.models[0].name, report.models[0].label_counts, report.models[0].bins[0].name
     ('popularity', array([1, 3]), 'head')
     """
 
@@ -111,8 +111,8 @@ class ModelResults:
     intervals: Mapping[str, Interval]
     deciles: FrequencyTable
     decile_intervals: Mapping[str, Mapping[str, Interval]]
-    parts: FrequencyTable
-    part_intervals: Mapping[str, Mapping[str, Interval]]
+    bins: FrequencyTable
+    bin_intervals: Mapping[str, Mapping[str, Interval]]
     labels: LabelScores
     score_curve: ScoreCurve
     probability_curve: ScoreCurve | None
@@ -204,19 +204,6 @@ def check_models(models: Mapping[str, Model]) -> None:
     longtail.errors.InputError: one knows 1 labels and two 2: a report compares models of the same labels.
     """
     several.check_same_labels(models, "a report compares models of the same labels")
-
-
-def shared_names(models: Mapping[str, Model]) -> list[str] | None:
-    """Return the label names of the models, if any of them has names.
-
-    Examples
-    --------
-    >>> from longtail import Popularity
-    >>> learner = Popularity().fit([[1]], [[1]])
-    >>> shared_names({"one": Model(learner), "two": Model(learner, label_names=["ship"])})
-    ['ship']
-    """
-    return next((model.label_names for model in models.values() if model.label_names is not None), None)
 
 
 def gather(
@@ -327,7 +314,7 @@ def _results(
         top=top,
         scores=evaluator.scores(),
         deciles=evaluator.by_frequency(counts, "deciles"),
-        parts=evaluator.by_frequency(counts, "head-torso-tail"),
+        bins=evaluator.by_frequency(counts, "head-torso-tail"),
         **_intervals(top, Y, counts, {"inverse_propensity": inverse, "ks": KS, **settings}),
         labels=labels,
         score_curve=scores,
@@ -348,7 +335,7 @@ def _intervals(top: TopK, Y: sp.csr_array, counts: Int64, judging: dict[str, Any
         return {
             "intervals": bootstrap(top, Y, **judging),
             "decile_intervals": bootstrap_by_frequency(top, Y, counts, bins="deciles", **judging),
-            "part_intervals": bootstrap_by_frequency(top, Y, counts, bins="head-torso-tail", **judging),
+            "bin_intervals": bootstrap_by_frequency(top, Y, counts, bins="head-torso-tail", **judging),
         }
 
 

@@ -33,7 +33,7 @@ _IDS = re.compile(r' id="(?P<defined>[^"]+)"|(?:url\(|href=")#(?P<used>[^")]+)')
 
 
 @dataclass(frozen=True)
-class Picture:
+class Plot:
     """A figure of the page: its title, SVG, caption and numbers."""
 
     title: str
@@ -61,7 +61,7 @@ def render(report: Report, *, made: datetime | None = None) -> str:
     True
     """
     with _quiet():
-        pictures = _pictures(report)
+        plots = _plots(report)
     return (
         page_environment("longtail.report")
         .get_template("report.html")
@@ -69,8 +69,8 @@ def render(report: Report, *, made: datetime | None = None) -> str:
             report=report,
             captions=captions,
             tables=tables,
-            pictures=pictures,
-            parts_caption=captions.parts_table(report),
+            plots=plots,
+            bins_caption=captions.bins_table(report),
             made=made,
             version=__version__,
         )
@@ -96,15 +96,15 @@ def write(report: Report, path: str | PathLike[str], *, made: datetime | None = 
         file.write(page)
 
 
-def _pictures(report: Report) -> dict[str, list[Picture]]:
+def _plots(report: Report) -> dict[str, list[Plot]]:
     return {
         "deciles": [_deciles(report, metric) for metric in ("PSP", "recall")],
-        "data": [picture for picture in (_frequencies(report), _propensities(report)) if picture is not None],
+        "data": [plot for plot in (_frequencies(report), _propensities(report)) if plot is not None],
         "models": [*_norms(report), *_calibrations(report), *_label_maps(report)],
     }
 
 
-def _deciles(report: Report, metric: str) -> Picture:
+def _deciles(report: Report, metric: str) -> Plot:
     key = f"{metric}@5"
     results = {
         model.name: [
@@ -113,20 +113,20 @@ def _deciles(report: Report, metric: str) -> Picture:
         ]
         for model in report.models
     }
-    return Picture(
+    return Plot(
         f"{key} by label frequency",
-        _drawing(by_decile(key, results), f"deciles-{metric}", f"{key} of each model in each tenth of the labels"),
+        _drawing(by_decile(key, results), f"deciles-{metric}", f"{key} of each model in each decile of the labels"),
         captions.deciles(report, metric),
         (tables.deciles_table(report, metric),),
     )
 
 
-def _frequencies(report: Report) -> Picture | None:
+def _frequencies(report: Report) -> Plot | None:
     found = falling_frequencies(report.label_counts)
     if not len(found):
         return None
-    drawn = label_frequencies(found, report.power_law, _ends_of_parts(report))
-    return Picture(
+    drawn = label_frequencies(found, report.power_law, _ends_of_bins(report))
+    return Plot(
         "Label frequencies",
         _drawing(drawn, "frequencies", "training rows of the labels against their rank, with a fitted power law"),
         captions.frequencies(report),
@@ -134,17 +134,17 @@ def _frequencies(report: Report) -> Picture | None:
     )
 
 
-def _ends_of_parts(report: Report) -> dict[str, int]:
+def _ends_of_bins(report: Report) -> dict[str, int]:
     """Return the last ranks of head, torso and tail among the labels with a training row."""
-    group, names = frequency_bins(report.label_counts)
-    seen = group[report.label_counts > 0]
+    bin_of_label, names = frequency_bins(report.label_counts)
+    seen = bin_of_label[report.label_counts > 0]
     return dict(zip(names, np.cumsum(np.bincount(seen, minlength=len(names))).tolist(), strict=True))
 
 
-def _propensities(report: Report) -> Picture:
+def _propensities(report: Report) -> Plot:
     names = [model.name for model in report.models]
     drawn = propensities(report.propensities, [names.index(curve.names[0]) for curve in report.propensities])
-    return Picture(
+    return Plot(
         "Propensities",
         _drawing(drawn, "propensities", "propensity against the training rows of a label"),
         captions.propensities(report),
@@ -152,11 +152,11 @@ def _propensities(report: Report) -> Picture:
     )
 
 
-def _norms(report: Report) -> Iterator[Picture]:
+def _norms(report: Report) -> Iterator[Plot]:
     numbers, models = _numbered(report, [bool(model.norms) for model in report.models])
     if models:
         drawn = weight_norms({model.name: model.norms or () for model in models}, numbers)
-        yield Picture(
+        yield Plot(
             "Weights by label frequency",
             _drawing(drawn, "norms", "median norm of the weights against the training rows of a label"),
             captions.norms(report),
@@ -164,7 +164,7 @@ def _norms(report: Report) -> Iterator[Picture]:
         )
 
 
-def _calibrations(report: Report) -> Iterator[Picture]:
+def _calibrations(report: Report) -> Iterator[Plot]:
     """Yield a figure of raw scores and one of probabilities, if any model has them."""
     raw = {model.name: model.score_curve for model in report.models if model.score_curve.bins}
     raw = {name: curve for name, curve in raw.items() if not curve.within_one}
@@ -177,7 +177,7 @@ def _calibrations(report: Report) -> Iterator[Picture]:
         if models:
             kind = "probability" if probabilities else "score"
             drawn = score_curves(curves, numbers, probabilities=probabilities)
-            yield Picture(
+            yield Plot(
                 title,
                 _drawing(drawn, f"by-{kind}", f"share of recorded labels against the {kind}"),
                 caption(models),
@@ -188,14 +188,14 @@ def _calibrations(report: Report) -> Iterator[Picture]:
             )
 
 
-def _label_maps(report: Report) -> Iterator[Picture]:
+def _label_maps(report: Report) -> Iterator[Plot]:
     """Yield a figure per model with label embeddings."""
     for place, model in enumerate(report.models, 1):
         found = model.label_map
         if found is None:
             continue
         name, description = f"label-map-{place}", f"map of the labels of {model.name} by their embeddings"
-        yield Picture(
+        yield Plot(
             "Labels by their embeddings" + (f": {model.name}" if len(report.models) > 1 else ""),
             _drawing(label_map(found), name, description, point_titles(found)),
             captions.label_map(found),

@@ -60,36 +60,34 @@ def _scores_table(report: Report, name: str, caption: str, metrics: Sequence[str
     return ReportTable(name, caption, ("", *_names(report)), tuple(groups), len(report.models))
 
 
-def parts_table(report: Report) -> ReportTable:
-    """Return the table of head, torso and tail, a line per model; part sizes are columns only where models differ."""
+def bins_table(report: Report) -> ReportTable:
+    """Return the table of head, torso and tail, a line per model; bin sizes are columns only where models differ."""
     keys = ("P@5", "PSP@5", "recall@5", "C@5")
     sizes = ("labels", "training rows", "in test rows")
     alike = all(_sizes(model) == _sizes(report.models[0]) for model in report.models)
     groups = []
-    for part, found in enumerate(report.models[0].parts):
+    for place, found in enumerate(report.models[0].bins):
         columns = [
-            _marked(
-                [_measured(m.parts[part].scores[key], m.part_intervals[found.name].get(key)) for m in report.models]
-            )
+            _marked([_measured(m.bins[place].scores[key], m.bin_intervals[found.name].get(key)) for m in report.models])
             for key in keys
         ]
         lines = []
         for number, model in enumerate(report.models):
-            mine = model.parts[part]
+            mine = model.bins[place]
             size = (count(mine.n_labels), Cell(rows_of(mine.counts)), count(mine.n_true))
             lines.append((Cell(model.name), *(() if alike else size), *(column[number] for column in columns)))
         detail = f"{found.n_labels:,} labels of {training_rows(found.counts)}, {found.n_true:,} in test rows"
         groups.append((f"{found.name}: {detail}" if alike else found.name, tuple(lines)))
     shown = ("", *(() if alike else sizes), *keys)
-    return ReportTable("parts", "Head, torso and tail, percent", shown, tuple(groups))
+    return ReportTable("bins", "Head, torso and tail, percent", shown, tuple(groups))
 
 
 def _sizes(model: ModelResults) -> list[tuple[int, tuple[int, int], int]]:
-    return [(found.n_labels, found.counts, found.n_true) for found in model.parts]
+    return [(found.n_labels, found.counts, found.n_true) for found in model.bins]
 
 
 def deciles_table(report: Report, metric: str) -> ReportTable:
-    """Return the numbers of a figure by tenths of the labels."""
+    """Return the numbers of a figure by deciles of the labels."""
     key = f"{metric}@{KS[-1]}"
     lines = [
         (
@@ -100,9 +98,9 @@ def deciles_table(report: Report, metric: str) -> ReportTable:
         )
         for place, found in enumerate(report.models[0].deciles)
     ]
-    columns = ("tenth", "training rows", "in test rows", *_names(report))
+    columns = ("decile", "training rows", "in test rows", *_names(report))
     return ReportTable(
-        f"deciles-{metric}", f"{key} by tenths of the labels, percent", columns, _one(lines), len(report.models)
+        f"deciles-{metric}", f"{key} by deciles of the labels, percent", columns, _one(lines), len(report.models)
     )
 
 

@@ -147,23 +147,23 @@ class Runner:
         Threads of a job; on a cluster one by default.
     limit : float, optional
         Maximum seconds of a job; one that takes longer is stopped, and tried again the next time.
-    known_only : bool
+    cached_only : bool
         Whether to run nothing and use cached results only.
     """
 
     def __init__(
-        self, directory: Path | None, threads: int | None = None, limit: float | None = None, known_only: bool = False
+        self, directory: Path | None, threads: int | None = None, limit: float | None = None, cached_only: bool = False
     ) -> None:
         self.directory = directory or (cache_directory() or Path("longtail-cache")) / "reproduce"
         self.threads, self.limit = threads or (None if current_engine() is None else 1), limit
-        self.known_only = known_only
+        self.cached_only = cached_only
         self.failed: dict[Job, str] = {}
 
     def _place(self, job: Job) -> Path:
         """Return the path of a job's results without suffix; time and memory depend on the threads too."""
         return self.directory / f"{job.key}-{self.threads or 'all'}"
 
-    def known(self, job: Job) -> JobResult | None:
+    def cached(self, job: Job) -> JobResult | None:
         """Return the cached result of a job; None if it hasn't run."""
         place, ranking = (self._place(job).with_suffix(end) for end in (".json", ".npy"))
         if not (place.is_file() and ranking.is_file()):
@@ -176,10 +176,10 @@ class Runner:
     def run(self, jobs: Sequence[Job], report: Callable[[str], None]) -> dict[Job, JobResult]:
         """Run the jobs without a result, and return all results; a failed job is not tried again by this runner."""
         wanted = list(dict.fromkeys(jobs))
-        new = [job for job in wanted if job not in self.failed and self.known(job) is None]
+        new = [job for job in wanted if job not in self.failed and self.cached(job) is None]
         new.sort(key=lambda job: job.recipe.is_network)  # they take longest
-        if self.known_only:
-            self.failed |= {job: self._why_unknown(job) for job in new}
+        if self.cached_only:
+            self.failed |= {job: self._why_not_cached(job) for job in new}
             new = []
         process = JobProcess(self.limit)
         if current_engine() is None:
@@ -192,9 +192,9 @@ class Runner:
             for job, outcome in zip(new, run_blocks(work, new, description="training", unit="models"), strict=True):
                 self._keep(job, outcome)
                 report(_named(job))
-        return {job: result for job in wanted if (result := self.known(job)) is not None}
+        return {job: result for job in wanted if (result := self.cached(job)) is not None}
 
-    def _why_unknown(self, job: Job) -> str:
+    def _why_not_cached(self, job: Job) -> str:
         found = sorted(self.directory.glob(f"{job.key}-*.json"))
         if not found:
             return "has not been run"

@@ -16,10 +16,10 @@ def as_markdown(found: Reproduced, failed: Mapping[Job, str], *, with_paper: boo
     table = found.table
     lines = [f"## {table.key}", "", f"{table.shows} {table.paper}.", ""]
     if found.direct:
-        lines += ["The paper's number, ours ± half of its 95 % bootstrap interval, and the difference:", ""]
+        lines += ["The paper's number, the measured one ± half of its 95 % bootstrap interval, and the difference:", ""]
         lines += _direct(found)
     if found.standing_in:
-        lines += ["On other data sets, ours ± half of the 95 % bootstrap interval:", ""]
+        lines += ["On other data sets, the measured number ± half of the 95 % bootstrap interval:", ""]
         lines += _standing_in(found)
     if found.gains:
         lines += ["Gain of each method over its base on the same test rows, with 95 % bootstrap intervals:", ""]
@@ -73,25 +73,25 @@ class Sign:
 
     data: str
     method: str
-    ours: float
+    measured: float
     expected: float
     is_sure: bool
 
     @property
     def agrees(self) -> bool:
         """Whether both have the same sign."""
-        return self.ours * self.expected > 0
+        return self.measured * self.expected > 0
 
 
 def signs_of(gains: Iterable[Gain]) -> list[Sign]:
-    """Return a sign per method and data set with gains in PSP@k, ours and the paper's."""
+    """Return a sign per method and data set with gains in PSP@k, measured and published."""
     found = []
     scored = [
         (gain, expected) for gain in gains if gain.metric.startswith("PSP@") and (expected := gain.expected) is not None
     ]
     for data, method in dict.fromkeys((gain.data, gain.method) for gain, _ in scored):
         own = [(gain, expected) for gain, expected in scored if (gain.data, gain.method) == (data, method)]
-        mean, wanted = (sum(values) / len(own) for values in zip(*((g.ours, e) for g, e in own), strict=True))
+        mean, wanted = (sum(values) / len(own) for values in zip(*((g.measured, e) for g, e in own), strict=True))
         is_sure = all(gain.low > 0 for gain, _ in own) or all(gain.high < 0 for gain, _ in own)
         found.append(Sign(data, method, mean, wanted, is_sure))
     return found
@@ -127,9 +127,9 @@ def _direct(found: Reproduced) -> list[str]:
             cell = by_metric[metric]
             paper = "-" if cell.paper is None else f"{cell.paper:g}"
             apart = "" if cell.difference is None else f" ({cell.difference:+.2f})"
-            row.append(f"{paper} / {_with_half(cell.ours, cell.half)}{apart}")
+            row.append(f"{paper} / {_with_half(cell.measured, cell.half)}{apart}")
         rows.append(row)
-    return markdown_table(["data set", "method", "ours", *metrics], rows)
+    return markdown_table(["data set", "method", "measured", *metrics], rows)
 
 
 def _standing_in(found: Reproduced) -> list[str]:
@@ -155,7 +155,7 @@ def _gains(gains: Sequence[Gain]) -> list[str]:
 
 
 def _gain(gain: Gain) -> str:
-    return f"{gain.ours:+.2f} ({gain.low:+.2f} to {gain.high:+.2f})"
+    return f"{gain.measured:+.2f} ({gain.low:+.2f} to {gain.high:+.2f})"
 
 
 def _range(gain: Gain) -> str:

@@ -1,4 +1,4 @@
-"""The page of all results (benchmarks/results/reproduction.md): every recipe, and all papers' tables beside ours."""
+"""The page of all results (benchmarks/results/reproduction.md): every recipe, and the tables of all papers."""
 
 from __future__ import annotations
 
@@ -89,11 +89,11 @@ def all_signs(gains: Sequence[Gain]) -> list[str]:
     if not signs:
         return []
     rows = [
-        [f"`{name}`", data, f"{sign.ours:+.2f}", f"{sign.expected:+.2f}", "yes" if sign.agrees else "**no**"]
+        [f"`{name}`", data, f"{sign.measured:+.2f}", f"{sign.expected:+.2f}", "yes" if sign.agrees else "**no**"]
         for (name, data), sign in sorted(signs.items())
     ]
-    text = "Mean gain in PSP@k over the method's base: ours, and the paper's (on the same data set, else its median)."
-    columns = ["recipe", "data set", "ours", "paper", "same sign"]
+    text = "Mean gain in PSP@k over the method's base: measured, and the paper's (on the same data set, or its median)."
+    columns = ["recipe", "data set", "measured", "paper", "same sign"]
     return ["## Signs", "", f"{text} {signs_sentence(list(signs.values()))}", "", *markdown_table(columns, rows)]
 
 

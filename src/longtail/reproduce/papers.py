@@ -31,7 +31,7 @@ class PaperTable:
     shows: str  # its subject
     metrics: tuple[str, ...]  # its columns
     rows: tuple[PaperRow, ...] = ()  # empty if the paper has no numbers
-    note: str = ""  # why its numbers can't be compared with ours directly
+    note: str = ""  # why its numbers can't be compared with the measured ones directly
 
     @property
     def name(self) -> str:

@@ -1,4 +1,4 @@
-"""Tables of a paper beside ours: numbers on its data sets where available, gains on other data sets."""
+"""Tables of a paper beside measured results: numbers on its data sets where available, gains on other data sets."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from longtail.reproduce.sets import AvailableSet
 
 @dataclass(frozen=True)
 class FigureNumber:
-    """A published number and ours, with half of our 95 % bootstrap interval; `is_alike` if both are of one split."""
+    """A published number and the measured one, with half of its 95 % interval; `is_alike` if both are of one split."""
 
     metric: str
     paper: float | None
-    ours: float | None
+    measured: float | None
     half: float | None
     is_alike: bool = True
 
     @property
     def difference(self) -> float | None:
         """Ours minus the paper's; None if they can't be compared."""
-        if self.paper is None or self.ours is None or not self.is_alike:
+        if self.paper is None or self.measured is None or not self.is_alike:
             return None
-        return self.ours - self.paper
+        return self.measured - self.paper
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Gain:
     method: str
     base: str
     metric: str
-    ours: float  # on the same test rows
+    measured: float  # on the same test rows
     low: float
     high: float
     paper: Mapping[str, float]  # published differences by data set
@@ -56,7 +56,7 @@ class Gain:
 
 @dataclass
 class Reproduced:
-    """A table with our numbers by data set and method, on data sets of the paper and on others."""
+    """A table with measured numbers by data set and method, on data sets of the paper and on others."""
 
     table: PaperTable
     direct: dict[tuple[str, str], list[FigureNumber]] = field(default_factory=dict)

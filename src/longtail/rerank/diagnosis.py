@@ -45,7 +45,7 @@ class BinShare:
     predicted_share: float
 
     @property
-    def suppression(self) -> float:
+    def ratio(self) -> float:
         """Predicted share over true share: below 1, the bin is under-predicted; NaN where no row has a label of it."""
         return self.predicted_share / self.true_share if self.true_share else float("nan")
 
@@ -94,8 +94,8 @@ class Diagnosis:
         Norm of each label's classifier, NaN where there is none; None for a learner without any.
     n_true, n_predicted : ndarray of int64
         Test rows with each label, and those where it is predicted.
-    parts, deciles : tuple of BinShare
-        Head, torso and tail; tenths of the labels. The most frequent first.
+    bins, deciles : tuple of BinShare
+        Head, torso and tail; deciles of the labels. The most frequent first.
     norm_by_frequency : Correlation or None
         Of the norm with the training count.
     prediction_by_norm : Correlation or None
@@ -108,7 +108,7 @@ class Diagnosis:
     norms: Float64 | None
     n_true: Int64
     n_predicted: Int64
-    parts: tuple[BinShare, ...]
+    bins: tuple[BinShare, ...]
     deciles: tuple[BinShare, ...]
     norm_by_frequency: Correlation | None
     prediction_by_norm: Correlation | None
@@ -131,7 +131,7 @@ class Diagnosis:
         Examples
         --------
         >>> found = Diagnosis.of(np.array([[0, 1], [0, 2]]), [[1, 0, 0], [0, 1, 1]], [8, 1, 1], None)
-        >>> [(part.name, round(part.suppression, 2)) for part in found.parts]
+        >>> [(share.name, round(share.ratio, 2)) for share in found.bins]
         [('head', 1.5), ('torso', 0.75), ('tail', nan)]
         """
         labels, truth = np.asarray(top.labels if isinstance(top, TopK) else top), as_indicator(Y)
@@ -153,7 +153,7 @@ class Diagnosis:
             norms=norms,
             n_true=n_true,
             n_predicted=n_predicted,
-            parts=_shares(counts, n_true, n_predicted, "head-torso-tail"),
+            bins=_shares(counts, n_true, n_predicted, "head-torso-tail"),
             deciles=_shares(counts, n_true, n_predicted, "deciles"),
             norm_by_frequency=None if norms is None else _correlation(counts, norms, counts),
             prediction_by_norm=None if norms is None else _correlation(norms, n_predicted, counts),
@@ -162,7 +162,7 @@ class Diagnosis:
     def table(self) -> str:
         """Return the shares as text: a line per bin."""
         cells = [["", "labels", "training rows", "true", "predicted", "ratio"]]
-        for share in (*self.parts, *self.deciles):
+        for share in (*self.bins, *self.deciles):
             cells.append([share.name, f"{share.n_labels}", shown_counts(share), *written_shares(share)])
         return text_table(cells)
 
@@ -181,7 +181,7 @@ class Diagnosis:
         return {
             "rows": self.n_rows,
             "k": self.k,
-            "parts": [_as_dict(share) for share in self.parts],
+            "bins": [_as_dict(share) for share in self.bins],
             "deciles": [_as_dict(share) for share in self.deciles],
             "norm_by_frequency": _numbers(self.norm_by_frequency),
             "prediction_by_norm": _numbers(self.prediction_by_norm),
@@ -219,7 +219,7 @@ def diagnose(learner: Learner, X: Any, Y: Any, *, k: int = 5, tail: float | None
     >>> from longtail import OneVsRest
     >>> X, Y = [[1, 0], [0, 1], [1, 1], [1, 0]], [[1, 0], [0, 1], [1, 1], [1, 0]]
     >>> found = diagnose(OneVsRest().fit(X, Y), X, Y, k=1)
-    >>> [(part.name, round(part.true_share), round(part.predicted_share)) for part in found.parts]
+    >>> [(share.name, round(share.true_share), round(share.predicted_share)) for share in found.bins]
     [('head', 60, 75), ('torso', 40, 25), ('tail', 0, 0)]
     """
     top = learner.predict_topk(X, checked_k(k), tail=tail)
@@ -267,7 +267,7 @@ def _partial(x: Float64, y: Float64, z: Float64) -> float:
 
 def written_shares(share: BinShare) -> list[str]:
     """True share, predicted share and their ratio as text."""
-    ratio = "" if np.isnan(share.suppression) else f"{share.suppression:.2f}"
+    ratio = "" if np.isnan(share.ratio) else f"{share.ratio:.2f}"
     return [f"{share.true_share:.2f}", f"{share.predicted_share:.2f}", ratio]
 
 
@@ -287,7 +287,7 @@ def _as_dict(share: BinShare) -> dict[str, Any]:
         "training_rows": list(share.counts),
         "true_share": round(share.true_share, _DIGITS),
         "predicted_share": round(share.predicted_share, _DIGITS),
-        "suppression": _number(share.suppression),
+        "ratio": _number(share.ratio),
     }
 
 

@@ -43,10 +43,10 @@ def check_out_file(path: Path, *endings: str, name: str = "path") -> None:
 
     Examples
     --------
-    >>> check_out_file(Path("picture.jpg"), ".png", ".svg", name="--plot")
+    >>> check_out_file(Path("plot.jpg"), ".png", ".svg", name="--plot")
     Traceback (most recent call last):
     ...
-    longtail.errors.ParameterError: --plot must end in .png or .svg, got 'picture.jpg'.
+    longtail.errors.ParameterError: --plot must end in .png or .svg, got 'plot.jpg'.
     """
     if endings and path.suffix.lower() not in endings:
         *others, last = endings

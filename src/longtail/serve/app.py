@@ -25,8 +25,8 @@ from longtail.serve.problems import ProblemDetails, as_problem, documented, mess
 from longtail.serve.schemas import (
     EXAMPLES,
     LARGEST_ID,
+    Bin,
     ErrorResponse,
-    Group,
     Health,
     LabelList,
     LabelResponse,
@@ -242,7 +242,7 @@ def _add_labels(app: FastAPI, service: Service) -> None:
         near: Annotated[
             int | None, Query(ge=0, le=LARGEST_ID, description="List labels similar to this one, most similar first.")
         ] = None,
-        group: Annotated[Group | None, Query(description="Only labels of the head, the torso or the tail.")] = None,
+        bin: Annotated[Bin | None, Query(description="Only labels of the head, the torso or the tail.")] = None,
         min_rows: Annotated[int, Query(ge=0, le=2**53, description="Minimum number of training rows.")] = 0,
         max_rows: Annotated[int | None, Query(ge=0, le=2**53, description="Maximum number of training rows.")] = None,
         order: Annotated[
@@ -254,7 +254,7 @@ def _add_labels(app: FastAPI, service: Service) -> None:
         """Search labels by name or frequency, or list the labels similar to one."""
         check_query(request)
         served = service.registry.get(model)
-        search = {"group": group, "min_rows": min_rows, "max_rows": max_rows, "order": order}
+        search = {"bin": bin, "min_rows": min_rows, "max_rows": max_rows, "order": order}
         return JSONResponse(await service.questions.run(find_labels, served, q, near, search, limit, offset))
 
     @app.get("/v1/labels/{label}", response_model=LabelResponse, tags=["labels"], responses=_READ)

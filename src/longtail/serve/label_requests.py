@@ -18,7 +18,7 @@ def find_labels(
     if near is None:
         total, labels = served.labels.search(text, limit=limit, offset=offset, **search)
     else:
-        filters = (search["group"], search["min_rows"], search["max_rows"], search["order"])
+        filters = (search["bin"], search["min_rows"], search["max_rows"], search["order"])
         if text or offset or filters != (None, 0, None, "frequency"):
             raise ProblemDetails(
                 "invalid", "near can be combined with limit only: leave q, offset, order and all filters out."

@@ -10,12 +10,12 @@ from longtail.kernels.types import Int64
 from longtail.metrics import frequency_bins
 from longtail.store import Model
 
-GROUPS = ("head", "torso", "tail")
+BINS = ("head", "torso", "tail")
 ORDERS = ("frequency", "rarest", "name", "label")
 
 
 class Labels:
-    """Names, training rows and groups of all labels.
+    """Names, training rows and bins of all labels.
 
     Examples
     --------
@@ -30,7 +30,7 @@ class Labels:
         self.index = model.labels
         self.counts = np.asarray(model.label_counts)
         self.n = model.n_labels
-        self.groups = frequency_bins(self.counts)[0].astype(np.int8)
+        self.bins = frequency_bins(self.counts)[0].astype(np.int8)
 
     def entry(self, label: int) -> dict[str, Any]:
         """Return a label as all responses describe it."""
@@ -38,7 +38,7 @@ class Labels:
             "label": label,
             "name": None if self.names is None else self.names[label],
             "training_rows": int(self.counts[label]),
-            "group": GROUPS[self.groups[label]],
+            "bin": BINS[self.bins[label]],
         }
 
     def summary(self) -> dict[str, Any]:
@@ -49,14 +49,14 @@ class Labels:
             "median": float(np.median(seen)) if len(seen) else 0.0,
             "with_one_row": int((seen == 1).sum()),
             "without_rows": int(self.n - len(seen)),
-            "groups": {name: self._group(self.counts[self.groups == index]) for index, name in enumerate(GROUPS)},
+            "bins": {name: self._bin(self.counts[self.bins == index]) for index, name in enumerate(BINS)},
         }
 
     def search(
         self,
         text: str = "",
         *,
-        group: str | None = None,
+        bin: str | None = None,
         min_rows: int = 0,
         max_rows: int | None = None,
         order: str = "frequency",
@@ -65,8 +65,8 @@ class Labels:
     ) -> tuple[int, list[dict[str, Any]]]:
         """Return the number of labels that match, and a page of them; `text` is searched as in `LabelIndex.search`."""
         fits = (self.counts >= min_rows) & (self.counts <= (np.inf if max_rows is None else max_rows))
-        if group is not None:
-            fits &= self.groups == GROUPS.index(group)
+        if bin is not None:
+            fits &= self.bins == BINS.index(bin)
         found = self._ordered(np.flatnonzero(fits), order)
         if text:
             found = self.index.search(text, found)
@@ -80,7 +80,7 @@ class Labels:
         counts = self.counts[labels]
         return labels[np.argsort(counts if order == "rarest" else -counts, kind="stable")]
 
-    def _group(self, counts: Int64) -> dict[str, int]:
+    def _bin(self, counts: Int64) -> dict[str, int]:
         return {
             "labels": len(counts),
             "least_rows": int(counts.min()) if len(counts) else 0,

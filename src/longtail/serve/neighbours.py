@@ -222,7 +222,7 @@ class _RowLeaves(Space):
 
 
 class _Sides(Space):
-    """Separate learners for frequent and rare labels: similarities within each group."""
+    """Separate learners for frequent and rare labels: similarities among each."""
 
     def __init__(self, learner: TAug) -> None:
         sides = ((labels, _within(inside)) for _, inside, labels in learner._sides())

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from longtail.kernels.types import Float32, Int32
 from longtail.serve.batching import Batcher, WorkerThread
 from longtail.serve.explaining import ExplainOptions, explain_row
-from longtail.serve.labels import GROUPS
+from longtail.serve.labels import BINS
 from longtail.serve.models import Served, ServedModels
 from longtail.serve.problems import ProblemDetails, message_of, shortened
 from longtail.serve.schemas import PredictRequest, SparseRow
@@ -162,7 +162,7 @@ def _results(
 ) -> list[dict[str, Any]]:
     """Return the predictions of rows as JSON objects."""
     names = served.labels.names if request.names else None
-    counts, groups = served.labels.counts, served.labels.groups
+    counts, bins = served.labels.counts, served.labels.bins
     least = request.min_score
     label_rows, score_rows = labels.tolist(), scores.tolist()
     probability_rows = None if probabilities is None else probabilities.tolist()
@@ -179,7 +179,7 @@ def _results(
                     "score": shortened(score),
                     "probability": None if probability_rows is None else shortened(probability_rows[row][place]),
                     "training_rows": int(counts[label]),
-                    "group": GROUPS[groups[label]],
+                    "bin": BINS[bins[label]],
                 }
             )
         results.append({"predictions": predictions})

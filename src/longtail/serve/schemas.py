@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-Group = Literal["head", "torso", "tail"]
+Bin = Literal["head", "torso", "tail"]
 Order = Literal["frequency", "rarest", "name", "label"]
 LARGEST_ID = 2**31 - 1
 _LARGEST_VALUE = 1e15
@@ -98,7 +98,7 @@ class LabelEntry(BaseModel):
     label: int = Field(description="Its id.", examples=[17])
     name: str | None = Field(description="null if labels have no names.", examples=["import"])
     training_rows: int = Field(description="Training rows that have it.", examples=[412])
-    group: Group = Field(
+    bin: Bin = Field(
         description="head: the most frequent labels that make up half of all label assignments; torso: those up to "
         "90 %; tail: the others."
     )
@@ -227,7 +227,7 @@ class LabelResponse(LabelEntry):
     path: TreePath | None = Field(description="Path to the label in the first label tree that contains it.")
 
 
-class GroupSummary(BaseModel):
+class BinSummary(BaseModel):
     """Labels of the head, the torso or the tail."""
 
     labels: int
@@ -242,7 +242,7 @@ class FrequencySummary(BaseModel):
     median: float = Field(description="Median over labels with training rows.")
     with_one_row: int
     without_rows: int
-    groups: dict[str, GroupSummary]
+    bins: dict[str, BinSummary]
 
 
 class ModelResponse(BaseModel):

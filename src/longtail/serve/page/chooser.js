@@ -3,14 +3,14 @@
 import { ask } from "./api.js";
 import { el, fill, later } from "./dom.js";
 import { count, nameOf } from "./format.js";
-import { groupChip } from "./group.js";
+import { binChip } from "./bin.js";
 import { isStale } from "./problem.js";
 
 const SHOWN = 8;
 const PAUSE = 150;
 let made = 0;
 
-/** @typedef {{name: string, rows: number | null, group: string | null}} Choice */
+/** @typedef {{name: string, rows: number | null, bin: string | null}} Choice */
 
 export class Chooser {
   #number = (made += 1);
@@ -73,14 +73,14 @@ export class Chooser {
       this.#choices = labels.map((/** @type {any} */ one) => ({
         name: nameOf(one),
         rows: one.training_rows,
-        group: one.group,
+        bin: one.bin,
       }));
     } catch (error) {
       if (isStale(error)) return;
       this.#choices = [];
     }
     if (!this.#choices.some((choice) => choice.name === wanted)) {
-      this.#choices.push({ name: wanted, rows: null, group: null });
+      this.#choices.push({ name: wanted, rows: null, bin: null });
     }
     this.#active = -1;
     this.#wanted = wanted;
@@ -103,9 +103,9 @@ export class Chooser {
             },
           },
           el("span", {}, choice.rows === null ? "New label: " : null, el("bdi", { text: choice.name })),
-          choice.group === null
+          choice.bin === null
             ? null
-            : el("span", { class: "seen" }, groupChip(choice.group), ` ${count(choice.rows ?? 0)}`),
+            : el("span", { class: "seen" }, binChip(choice.bin), ` ${count(choice.rows ?? 0)}`),
         ),
       ),
     );

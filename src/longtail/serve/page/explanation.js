@@ -2,7 +2,7 @@
 
 import { el } from "./dom.js";
 import { count, nameOf, score, share, signed } from "./format.js";
-import { groupChip } from "./group.js";
+import { binChip } from "./bin.js";
 import { level } from "./highlight.js";
 import { labelLink } from "./router.js";
 
@@ -128,7 +128,7 @@ export function similar(labels, model) {
           "li",
           {},
           el("a", { href: labelLink(model, near.label) }, el("bdi", { text: nameOf(near) })),
-          el("span", { class: "seen" }, groupChip(near.group), ` ${count(near.training_rows)}`),
+          el("span", { class: "seen" }, binChip(near.bin), ` ${count(near.training_rows)}`),
           el("small", { title: "Similarity, at most 1", text: near.similarity.toFixed(2) }),
         ),
       ),

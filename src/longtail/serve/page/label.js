@@ -4,7 +4,7 @@ import { ask } from "./api.js";
 import { byId, el, fill } from "./dom.js";
 import { path, similar } from "./explanation.js";
 import { count, counted, nameOf, ordinal, score, share } from "./format.js";
-import { groupChip } from "./group.js";
+import { binChip } from "./bin.js";
 import { isStale, problem } from "./problem.js";
 import { known } from "./state.js";
 
@@ -49,7 +49,7 @@ export class LabelView {
     return el(
       "p",
       { class: "figures" },
-      groupChip(found.group),
+      binChip(found.bin),
       el("span", {}, el("b", { text: count(found.training_rows) }), found.training_rows === 1 ? " training row" : " training rows"),
       el("span", {}, el("b", { text: share(found.share_of_rows) }), " of all rows"),
       el("span", {}, el("b", { text: ordinal(found.rank) }), all ? ` most frequent of ${counted(all, "label")}` : " most frequent"),

@@ -4,7 +4,7 @@ import { announce } from "./announce.js";
 import { ask } from "./api.js";
 import { byId, el, fill, later } from "./dom.js";
 import { breakable, count, counted, nameOf } from "./format.js";
-import { MEANING, groupChip } from "./group.js";
+import { MEANING, binChip } from "./bin.js";
 import { isStale, problem } from "./problem.js";
 import { labelLink } from "./router.js";
 import { keep, known, modelAt, state } from "./state.js";
@@ -21,7 +21,7 @@ const ORDERS = [
 export class LabelsView {
   /** @type {AbortController | null} */
   #asking = null;
-  #group = "";
+  #bin = "";
   #shown = 0;
   #most = 1;
   #search = later(() => this.#find(), PAUSE);
@@ -33,14 +33,14 @@ export class LabelsView {
     this.order = el("select", { id: "labels-order", on: { change: () => this.#find() } }, ORDERS.map(([value, text]) => el("option", { value, text })));
     this.least = el("input", { id: "labels-least", type: "number", min: 0, inputmode: "numeric", placeholder: "0", on: search });
     this.mostRows = el("input", { id: "labels-most", type: "number", min: 0, inputmode: "numeric", placeholder: "any", on: search });
-    this.groups = el("fieldset", { class: "groups" });
+    this.bins = el("fieldset", { class: "bins" });
     this.status = el("div", { class: "status" });
     this.body = el("tbody");
     this.table = el(
       "table",
       { class: "labels", hidden: true },
       el("caption", { class: "unseen", text: "Labels and their number of training rows" }),
-      el("thead", {}, el("tr", {}, el("th", { scope: "col", text: "Label" }), el("th", { scope: "col", text: "Group" }), el("th", { scope: "col", class: "number", text: "Training rows" }))),
+      el("thead", {}, el("tr", {}, el("th", { scope: "col", text: "Label" }), el("th", { scope: "col", text: "Bin" }), el("th", { scope: "col", class: "number", text: "Training rows" }))),
       this.body,
     );
     this.more = el("button", { type: "button", class: "quiet more", text: "More labels", hidden: true, on: { click: () => this.#find(true) } });
@@ -63,7 +63,7 @@ export class LabelsView {
             field("labels-most", "to", this.mostRows),
           ),
         ),
-        this.groups,
+        this.bins,
         this.status,
         this.table,
         this.more,
@@ -75,7 +75,7 @@ export class LabelsView {
     const model = modelAt(0);
     fill(this.select, known.models.map((one) => el("option", { value: one.name, text: one.name, selected: one === model })));
     this.#most = Math.max(1, model?.frequencies.most ?? 1);
-    this.#showGroups(model);
+    this.#showBins(model);
     if (model) this.#find();
   }
 
@@ -88,21 +88,21 @@ export class LabelsView {
   }
 
   /** Head, torso and tail as a choice, each as wide as its share of the labels. @param {import("./state.js").Model | undefined} model */
-  #showGroups(model) {
+  #showBins(model) {
     if (!model) return;
-    const { groups } = model.frequencies;
+    const { bins } = model.frequencies;
     const choice = (/** @type {string} */ value, /** @type {string} */ said, /** @type {string} */ note) =>
       el(
         "label",
         { class: `choice ${value}`, title: MEANING[value] },
         el("input", {
           type: "radio",
-          name: "group",
+          name: "bin",
           value,
-          checked: this.#group === value,
+          checked: this.#bin === value,
           on: {
             change: () => {
-              this.#group = value;
+              this.#bin = value;
               this.#find();
             },
           },
@@ -111,10 +111,10 @@ export class LabelsView {
         el("small", { text: note }),
       );
     fill(
-      this.groups,
-      el("legend", { class: "unseen", text: "Frequency group" }),
+      this.bins,
+      el("legend", { class: "unseen", text: "Frequency bin" }),
       choice("", "all", counted(model.labels, "label")),
-      Object.entries(groups).map(([name, { labels, least_rows: least, most_rows: most }]) =>
+      Object.entries(bins).map(([name, { labels, least_rows: least, most_rows: most }]) =>
         choice(name, name, `${counted(labels, "label")}, ${least === most ? counted(least, "row") : `${count(least)} to ${counted(most, "row")}`}`),
       ),
     );
@@ -130,7 +130,7 @@ export class LabelsView {
     const query = {
       model: model.name,
       q: this.query.value.trim(),
-      group: this.#group,
+      bin: this.#bin,
       order: this.order.value,
       min_rows: whole(this.least.value),
       max_rows: whole(this.mostRows.value),
@@ -159,13 +159,13 @@ export class LabelsView {
 
   /** @param {any} label @param {string} model */
   #line(label, model) {
-    const bar = el("span", { class: `fill ${label.group}` });
+    const bar = el("span", { class: `fill ${label.bin}` });
     bar.style.setProperty("width", `${(100 * Math.log1p(label.training_rows)) / Math.log1p(this.#most)}%`);
     return el(
       "tr",
       {},
       el("th", { scope: "row" }, el("a", { href: labelLink(model, label.label) }, el("bdi", {}, breakable(nameOf(label))))),
-      el("td", {}, groupChip(label.group)),
+      el("td", {}, binChip(label.bin)),
       el("td", { class: "number" }, count(label.training_rows), el("span", { class: "bar", "aria-hidden": "true" }, bar)),
     );
   }

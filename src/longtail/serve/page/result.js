@@ -2,12 +2,12 @@
 
 import { el, fill, icon } from "./dom.js";
 import { breakable, nameOf, percent, score } from "./format.js";
-import { frequency } from "./group.js";
+import { frequency } from "./bin.js";
 
 let made = 0;
 
 /** @typedef {{label: number, name: string | null, score: number, probability: number | null, training_rows: number,
- *   group: string}} Prediction */
+ *   bin: string}} Prediction */
 /** @typedef {"kept" | "rejected" | null} Verdict */
 
 /**

@@ -15,7 +15,7 @@ const PLACE = "longtail.page";
  *   rows: number, has_names: boolean, calibrated: boolean, dial: number | null, has_explanations: boolean,
  *   has_tree: boolean, nearest_by: string | null, trained_on: string | null,
  *   frequencies: {most: number, median: number, with_one_row: number, without_rows: number,
- *     groups: Record<string, {labels: number, least_rows: number, most_rows: number}>}}} Model */
+ *     bins: Record<string, {labels: number, least_rows: number, most_rows: number}>}}} Model */
 
 /** @returns {State} */
 function read() {

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from longtail.plots.style import figure, look, picture, save
+from longtail.plots.style import figure, look, plot, save
 
 DRAWN = ("dismec", "pw-cb-dismec", "bonsai", "ranknet+bonsai", "taug+bonsai", "fastxml", "longtail-tail")
 OURS = "longtail-tail"  # in black: there are six colours
@@ -18,7 +18,7 @@ def draw_fronts(results: Mapping[str, Mapping[str, Any]], path: Path) -> None:
     save(fronts(results), path)
 
 
-@picture
+@plot
 def fronts(results: Mapping[str, Mapping[str, Any]]) -> Any:
     """Draw a row of two plots for each data set, side by side."""
     drawn, axes = figure(4.4 * 2 * len(results), 4.2, columns=2 * len(results))

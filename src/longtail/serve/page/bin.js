@@ -10,17 +10,17 @@ export const MEANING = {
   tail: "the rarest labels, with the last 10 % of all label assignments",
 };
 
-/** @param {string} group */
-export function groupChip(group) {
-  return el("span", { class: `chip ${group in MEANING ? group : ""}`, title: MEANING[group], text: group });
+/** @param {string} bin */
+export function binChip(bin) {
+  return el("span", { class: `chip ${bin in MEANING ? bin : ""}`, title: MEANING[bin], text: bin });
 }
 
-/** @param {{training_rows: number, group: string}} label */
+/** @param {{training_rows: number, bin: string}} label */
 export function frequency(label) {
   return el(
     "span",
     { class: "seen", title: "Training rows that have the label" },
-    groupChip(label.group),
+    binChip(label.bin),
     ` ${count(label.training_rows)}`,
     el("span", { class: "unit", text: label.training_rows === 1 ? " row" : " rows" }),
   );

@@ -1,4 +1,4 @@
-"""The curves of a report, and the pictures that show them: plotted values are the given ones."""
+"""The curves of a report, and the plots that show them: plotted values are the given ones."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def legend_names(figure):
     return [text.get_text() for text in figure.legends[0].get_texts()] if figure.legends else []
 
 
-class TestPictures:
+class TestPlot:
     def test_frequencies(self):
         frequencies = np.array([100, 30, 30, 30, 2, 1, 1])
         figure = label_frequencies(frequencies, PowerLaw(90.0, 1.5, 1.1), {"head": 1, "torso": 4, "tail": 7})
@@ -227,7 +227,7 @@ class TestPictures:
         assert legend_names(propensities(curves)) == ["a", "b"]
         assert legend_names(propensities(curves[:1])) == []
 
-    def test_the_picture_grows_with_its_legend(self):
+    def test_the_plot_grows_with_its_legend(self):
         bins = by_count([1.0, 2.0], [1, 3])
         few, many = (draw_norms({f"{'name' * 6}{n}": bins for n in range(models)}) for models in (1, 6))
         assert many.get_figheight() > few.get_figheight()

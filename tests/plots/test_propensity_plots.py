@@ -1,10 +1,10 @@
-"""Pictures of propensities."""
+"""Plots of propensities."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from longtail.metrics.sensitivity import sensitivity
+from longtail.metrics.propensity_sensitivity import sensitivity
 from longtail.plots.by_frequency import PUBLISHED, fitted_curve
 from longtail.plots.comparisons import sensitivity_curves
 from longtail.propensity import JainPropensity, PropensityPoints

@@ -1,4 +1,4 @@
-"""Pictures and tables of the simulations of missing labels."""
+"""Plots and tables of the simulations of missing labels."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from longtail.plots.style import COLOURS, INK, picture
+from longtail.plots.style import COLOURS, INK, plot
 from longtail.propensity import JainPropensity
 from measure import table
 
@@ -63,7 +63,7 @@ CLAIMS = {
 """What the figures of the paper show, by the key under which each row of the results answers it."""
 
 
-@picture
+@plot
 def draw(name: str, found: Row) -> Figure:
     """Draw the four panels of figure 3 for one data set: curves, metrics, training, other propensities."""
     drawn = Figure(figsize=(10.4, 7.6), layout="constrained")

@@ -1,0 +1,17 @@
+from longtail.data.dataset import Dataset as Dataset
+from longtail.data.hierarchy import Hierarchy as Hierarchy
+from longtail.data.hierarchy import read_hierarchy as read_hierarchy
+from longtail.data.masking import MaskedLabels as MaskedLabels
+from longtail.data.masking import mask_by_curve as mask_by_curve
+from longtail.data.masking import mask_labels as mask_labels
+from longtail.data.readers.formats import load as load
+from longtail.data.readers.formats import save as save
+from longtail.data.readers.jsonl import read_jsonl as read_jsonl
+from longtail.data.readers.jsonl import write_jsonl as write_jsonl
+from longtail.data.readers.npz import read_npz as read_npz
+from longtail.data.readers.npz import write_npz as write_npz
+from longtail.data.readers.xc import read_xc as read_xc
+from longtail.data.readers.xc import write_xc as write_xc
+from longtail.data.splits import iterative_split as iterative_split
+from longtail.data.splits import random_split as random_split
+from longtail.data.synthetic import generate as generate
