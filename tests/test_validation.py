@@ -7,7 +7,7 @@ import pytest
 
 from longtail import OneVsRest
 from longtail.errors import ParameterError
-from longtail.validation import IntegerRange, Integers, Number, as_list
+from longtail.validation import IntegerRange, Integers, Number, as_list, numbers_per_label
 
 
 def test_integers_that_no_float_can_hold_are_not_numbers():
@@ -35,3 +35,26 @@ def test_iterators_are_no_sequences_because_they_are_read_once():
     items = iter([1, 2])
     assert as_list(items) is None
     assert list(items) == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        ([1.0, -1.0, 2.0], "costs of label 1 must be a number above 0, got -1.0."),
+        ([1.0, 2.0, np.inf], "costs of label 2 must be a number above 0, got inf."),
+        ([1.0, np.nan, 2.0], "costs of label 1 must be a number above 0, got nan."),
+        ([1e-310, 1.0, 2.0], "costs of label 0 must be a number above 0, got 1e-310."),
+        ([1.0, 2.0], "len(costs) must equal the number of labels (3), got 2."),
+        ([[1.0], [1.0, 2.0]], "costs must be a flat array with one number per label, got [[1.0], [1.0, 2.0]]."),
+        (["a", "b", "c"], "costs must be a flat array with one number per label, got ['a', 'b', 'c']."),
+        (1.0, "costs must be a flat array with one number per label, got 1.0."),
+    ],
+)
+def test_numbers_per_label(values, told):
+    with pytest.raises(ParameterError) as refusal:
+        numbers_per_label("costs", values, Number(above=0), 3)
+    assert str(refusal.value) == told
+
+
+def test_no_numbers_for_no_labels():
+    assert numbers_per_label("costs", [], Number(above=0), 0).shape == (0,)

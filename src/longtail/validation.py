@@ -9,6 +9,9 @@ from itertools import pairwise
 from numbers import Integral, Real
 from typing import Any, ClassVar, Protocol
 
+import numpy as np
+import numpy.typing as npt
+
 from longtail.config import checked_jobs
 from longtail.errors import ParameterError
 
@@ -76,13 +79,15 @@ class Number:
 
     def accepts(self, value: Any) -> bool:
         """Return whether a value is valid."""
-        if not is_number(value):
-            return False
+        return is_number(value) and bool(self.accepts_each(value))
+
+    def accepts_each(self, values: Any) -> Any:
+        """Return whether a number, or each of an array, is within the bounds."""
         return (
-            (self.low is None or value >= self.low)
-            and (self.high is None or value <= self.high)
-            and (self.above is None or value > self.above)
-            and (self.below is None or value < self.below)
+            (self.low is None or values >= self.low)
+            & (self.high is None or values <= self.high)
+            & (self.above is None or values > self.above)
+            & (self.below is None or values < self.below)
         )
 
 
@@ -196,6 +201,9 @@ SEED = Integer(0, LARGEST_SEED)
 """Constraint of `random_state`."""
 
 
+PROBABILITY = Number(above=0, high=1)
+"""What a propensity must be."""
+
 LEVEL = Number(above=0, below=1)
 """What the level of an interval must be."""
 
@@ -236,6 +244,67 @@ def check(name: str, value: Any, constraint: Constraint) -> None:
     """
     if not constraint.accepts(value):
         raise ParameterError(name, value, f"must be {constraint.requirement}")
+
+
+def numbers_per_label(
+    name: str,
+    values: npt.ArrayLike,
+    constraint: Number,
+    size: int | None = None,
+    *,
+    each: str = "label",
+    may_be_one: bool = False,
+    dtype: type[np.floating[Any]] = np.float64,
+) -> npt.NDArray[Any]:
+    """Return numbers, one per label, as a flat array of floats; the only check of costs, propensities and weights.
+
+    Parameters
+    ----------
+    name : str
+        What the numbers are, for the error.
+    values : array-like
+    constraint : Number
+        What each number must be. Where they must be above 0, 1 / x must be finite too.
+    size : int, optional
+        Number of labels.
+    each : str
+        What there is a number for.
+    may_be_one : bool
+        Also accept one number for all, and return it as an array without axes.
+    dtype : type
+        The numbers are converted to this type before they are checked.
+
+    Examples
+    --------
+    >>> numbers_per_label("weights", [1, 2], Number(low=0), 2)
+    array([1., 2.])
+    >>> numbers_per_label("propensity", [0.5, 0], Number(above=0, high=1))
+    Traceback (most recent call last):
+    longtail.errors.ParameterError: propensity of label 1 must be a number above 0 and at most 1, got 0.0.
+    >>> numbers_per_label("weights", [1, 2], Number(low=0), 3)
+    Traceback (most recent call last):
+    longtail.errors.ParameterError: len(weights) must equal the number of labels (3), got 2.
+    """
+    try:
+        given = np.asarray(values)
+    except ValueError:  # lists of different lengths
+        given = np.empty(0, object)
+    is_one = may_be_one and not given.ndim and given.dtype.kind in "iuf"
+    if not is_one and (given.ndim != 1 or (given.dtype.kind not in "biuf" and (given.size or given.dtype == object))):
+        either = "a number or " if may_be_one else ""
+        raise ParameterError(name, values, f"must be {either}a flat array with one number per {each}")
+    if size is not None and given.ndim and len(given) != size:
+        raise ParameterError(f"len({name})", len(given), f"must equal the number of {each}s ({size})")
+    with np.errstate(over="ignore", under="ignore", divide="ignore"):
+        converted = given.astype(dtype)
+        valid = np.isfinite(converted) & constraint.accepts_each(converted)
+        if constraint.above == 0:
+            valid &= np.isfinite(2 / converted.astype(np.float64))
+    if not valid.all():
+        at = int(np.argmin(valid))
+        place = f"{name} of {each} {at}" if given.ndim else name
+        raise ParameterError(place, float(converted.flat[at]), f"must be {constraint.requirement}")
+    return converted
 
 
 def as_list(value: Any) -> list[Any] | None:

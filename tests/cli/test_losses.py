@@ -81,7 +81,7 @@ def test_plot_file(run, name, begins):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--propensity", 0], "--propensity must be above 0 and at most 1, got 0.0"),
+        (["--propensity", 0], "--propensity must be a number above 0 and at most 1, got 0.0"),
         (["--propensity", 1.5], "--propensity must be"),
         (["--propensity", "nan"], "--propensity must be"),
         (["--label-count", 3, "--beta", 1], "beta must be"),

@@ -75,7 +75,7 @@ def test_explain_a_row_of_a_file(model, texts, rows):
         ("words", [], "feature:value"),
         ("9:1", [], "from 0 to 2"),
         ("0:1 0:2", [], "each feature once"),
-        ("0:1", ["--label", "7"], "id below 2"),
+        ("0:1", ["--label", "7"], "id from 0 to 1"),
     ],
 )
 def test_explain_refuses_what_it_cannot_read(rows, row, more, message):

@@ -87,7 +87,7 @@ class TestModel:
 
     @pytest.mark.parametrize("label", ["tre", "2", 6, -1, True, None, 1.0])
     def test_labels_that_are_none(self, model, label):
-        with pytest.raises(ParameterError, match="must be the name of a label, or an id below 6"):
+        with pytest.raises(ParameterError, match="must be the name of a label, or an id from 0 to 5"):
             model.similar(label)
 
     @pytest.mark.parametrize("k", [0, -1, 2.5, True])
@@ -147,8 +147,8 @@ class TestCommand:
     @pytest.mark.parametrize(
         ("label", "message"),
         [
-            ("tre", "LABEL must be the name of a label, or an id below 6 (did you mean tree?), got 'tre'."),
-            ("6", "LABEL must be the name of a label, or an id below 6, got '6'."),
+            ("tre", "LABEL must be the name of a label, or an id from 0 to 5 (did you mean tree?), got 'tre'."),
+            ("6", "LABEL must be the name of a label, or an id from 0 to 5, got '6'."),
             ("sea monster", "Label 'sea monster' has no training row, so it has no embedding."),
         ],
     )

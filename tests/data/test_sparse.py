@@ -2,8 +2,9 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from longtail import Model, OneVsRest
 from longtail.data.sparse import as_indicator, as_rows
-from longtail.errors import InputError, NotNumbersError
+from longtail.errors import InputError, NotNumbersError, ParameterError
 
 
 def parts(X):
@@ -71,3 +72,69 @@ def test_duplicates_are_summed_without_touching_the_input():
 def test_integers_that_no_float_can_hold_are_refused():
     with pytest.raises(NotNumbersError, match="X must hold numbers"):
         as_rows(np.array([[10**400, 1]], object))
+
+
+NAMES = [["red", "car"], ["bus"], []]
+
+
+@pytest.mark.parametrize(
+    "Y",
+    [
+        NAMES,
+        tuple(map(tuple, NAMES)),
+        [set(names) for names in NAMES],
+        [["red"], ["bus"], ["car"]],
+        [[0, 2], [1], []],
+        np.array([list(names) for names in NAMES], dtype=object),
+        np.array([["red"], ["bus"]]),
+    ],
+    ids=["lists", "tuples", "sets", "one label each", "ids", "array of lists", "array of names"],
+)
+def test_lists_of_labels_are_no_matrix(Y):
+    with pytest.raises(InputError, match=r"a list of labels per row.*MultiLabelBinarizer\(sparse_output=True\)"):
+        as_indicator(Y, name="y")
+    with pytest.raises(InputError, match="read_jsonl"):
+        OneVsRest().fit(np.ones((3, 2)), Y)
+
+
+@pytest.mark.parametrize(
+    "texts",
+    ["one", ["one", "two"], ("one",), np.array(["one"]), np.array(["one"], dtype=object)],
+    ids=["text", "list", "tuple", "array", "objects"],
+)
+def test_texts_are_no_matrix(texts):
+    learner = OneVsRest().fit([[1, 0], [0, 1]], [[1, 0], [0, 1]])
+    model = Model(learner)
+    for call in (
+        lambda: OneVsRest().fit(texts, [[1]]),
+        lambda: learner.predict_topk(texts),
+        lambda: learner.predict(texts),
+        lambda: learner.decision_function(texts),
+        lambda: learner.score(texts, [[1, 0]]),
+        lambda: learner.update(texts, [[1, 0]]),
+        lambda: learner.explain(texts),
+        lambda: model.predict_topk(texts),
+    ):
+        with pytest.raises(InputError, match=r"X holds texts, and must be a matrix of features: .* TextLearner"):
+            call()
+
+
+def test_a_model_is_evaluated_on_a_data_set():
+    model = Model(OneVsRest().fit([[1, 0], [0, 1]], [[1, 0], [0, 1]]))
+    for call in (model.evaluate, model.update, model.truth, model.calibrate):
+        with pytest.raises(InputError, match=r"must be a Dataset, .* got ndarray: Dataset\(X, Y\)"):
+            call(np.eye(2))
+
+
+@pytest.mark.parametrize("form", [list, tuple, set, iter, np.array])
+def test_labels_in_any_iterable(form):
+    learner = OneVsRest().fit(np.eye(3), np.eye(3))
+    model = Model(learner, ["a", "b", "c"])
+    for ranker in (learner, model):
+        ranking = ranker.predict_topk([[1, 1, 1]], only=form([1, 2]))
+        assert sorted(ranking.labels[0, :2].tolist()) == [1, 2]
+    assert {name for name, _ in model.predict_names([[1, 1, 1]], exclude=form(["b"]))[0]} == {"a", "c"}
+    with pytest.raises(ParameterError, match=r"only\[0\] must be a label id from 0 to 2, got 3"):
+        learner.predict_topk(np.eye(3), only=form([3]))
+    with pytest.raises(ParameterError, match=r"only\[0\] must be the name of a label, or an id from 0 to 2, got 'd'"):
+        model.predict_topk(np.eye(3), only=form(["d"]))

@@ -105,7 +105,8 @@ class TestTextLearner(LearnerContract):
         [
             ("one text", "one text"),
             (sp.eye_array(3), "must be a list of texts"),
-            (np.eye(3), "must be a list of texts"),
+            (np.eye(3), r"must be a list of texts, got a matrix \(ndarray\)"),
+            ([[1, 0], [0, 1], [1, 1]], r"must be a list of texts, got a matrix \(list\)"),
             (None, "must be a list of texts"),
             (["fine", None], r"X\[1\]"),
             ([b"bytes"], "X must|X.0. must"),

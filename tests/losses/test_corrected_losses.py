@@ -356,11 +356,11 @@ class TestParameters:
     @pytest.mark.parametrize(
         ("wrong", "message"),
         [
-            (0, r"propensity must be above 0 and at most 1, got 0"),
+            (0, r"propensity must be a number above 0 and at most 1, got 0"),
             (1.5, "at most 1"),
             (float("nan"), "above 0"),
             (1e-310, "above 0"),
-            ([0.5, -1.0], r"propensity\[1\] must be"),
+            ([0.5, -1.0], "propensity of label 1 must be"),
             ([[0.5]], "flat array"),
             ("0.5", "number or a flat array"),
             (True, "number or a flat array"),
@@ -375,8 +375,8 @@ class TestParameters:
     @pytest.mark.parametrize(
         ("changes", "message"),
         [
-            ({"factor": 0.0}, "factor must be above 0"),
-            ({"factor": [1.0, np.inf]}, r"factor\[1\] must be above 0 and finite"),
+            ({"factor": 0.0}, "factor must be a number above 0"),
+            ({"factor": [1.0, np.inf]}, "factor of label 1 must be a number above 0"),
             ({"factor": [1.0, 1.0, 1.0]}, r"len\(factor\) must equal len\(propensity\) \(2\)"),
             ({"order": "both"}, "order must be one of correct-then-rebalance, rebalance-then-correct"),
         ],

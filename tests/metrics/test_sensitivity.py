@@ -85,8 +85,8 @@ def test_a_top_k_and_rows_without_labels():
     ("options", "error", "told"),
     [
         ({"tops": {}}, ParameterError, "tops"),
-        ({"label_counts": [1]}, InputError, "1 entries for 2 labels"),
-        ({"label_counts": [1, 20]}, InputError, "20 for label 1"),
+        ({"label_counts": [1]}, ParameterError, r"number of labels \(2\), got 1"),
+        ({"label_counts": [1, 20]}, ParameterError, "label_counts of label 1"),
         ({"a": [-1]}, ParameterError, "a must be"),
         ({"b": [0]}, ParameterError, "b must be"),
         ({"a": []}, ParameterError, "a must hold"),

@@ -25,7 +25,7 @@ def test_it_reproduces_the_model_it_was_taken_from():
 
 @pytest.mark.parametrize("value", [0, -0.5, 1.01, np.nan, np.inf, 1e-320])
 def test_a_value_that_is_no_propensity_is_named(value):
-    with pytest.raises(ParameterError, match=r"values\[1\] must be above 0 and at most 1"):
+    with pytest.raises(ParameterError, match=r"values of label 1 must be a number above 0 and at most 1"):
         GivenPropensity(values=[0.5, value]).inverse([1, 1], 10)
 
 

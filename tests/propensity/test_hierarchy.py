@@ -185,7 +185,7 @@ def test_wrong_parameters():
     for options, told in [({"cases": "all"}, "cases"), ({"min_descendants": 0}, "min_descendants")]:
         with pytest.raises(ParameterError, match=told):
             estimate_from_hierarchy(np.eye(3), [(1, 0)], **options)
-    with pytest.raises(InputError, match="among 1 rows"):
+    with pytest.raises(ParameterError, match="label_counts of label 0 must be a number from 0 to 1"):
         estimate_from_hierarchy(np.ones((3, 2)), [(1, 0)], min_descendants=1, n_rows=1)
 
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
 
-from longtail.errors import InputError, ParameterError
+from longtail.errors import ParameterError
 from longtail.propensity import JainPropensity
 
 A = st.floats(0, 2)
@@ -88,10 +88,17 @@ def test_wrong_n_rows(n_rows):
 
 @pytest.mark.parametrize(
     ("counts", "told"),
-    [([[1, 2]], "flat"), (["a"], "flat"), (3, "flat"), ([1, -1], "label 1"), ([np.nan], "label 0"), ([51], "50 rows")],
+    [
+        ([[1, 2]], "flat"),
+        (["a"], "flat"),
+        (3, "flat"),
+        ([1, -1], "label 1"),
+        ([np.nan], "label 0"),
+        ([51], "a number from 0 to 50"),
+    ],
 )
 def test_wrong_counts(counts, told):
-    with pytest.raises(InputError, match=told):
+    with pytest.raises(ParameterError, match=told):
         JainPropensity().inverse(counts, 50)
 
 

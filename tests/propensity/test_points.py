@@ -97,5 +97,5 @@ def test_wrong_parameters():
         PropensityPoints.from_labels([1], hits=[1], support=[1], n_rows=5, average="mean")
     with pytest.raises(ParameterError, match="labels_per_bin"):
         PropensityPoints.from_labels([1], hits=[1], support=[1], n_rows=5, labels_per_bin=0)
-    with pytest.raises(InputError, match="6 for label 0 among 5 rows"):
+    with pytest.raises(ParameterError, match="label_counts of label 0 must be a number from 0 to 5, got 6"):
         PropensityPoints.from_labels([6], hits=[1], support=[1], n_rows=5)

@@ -198,8 +198,11 @@ WRONG = [
     ({"text": "a", "model": "m" * 65}, "model must have at most 64 characters."),
     ({"row": {"indices": [1]}}, "row.values is missing."),
     ({"row": 3}, "row must be an object."),
-    ({"text": "a", "only": [598]}, "only must hold names of labels, or ids below 598, got 598."),
-    ({"text": "a", "exclude": ["no such"]}, "exclude must hold names of labels, or ids below 598, got 'no such'."),
+    ({"text": "a", "only": [598]}, "only[0] must be the name of a label, or an id from 0 to 597, got 598."),
+    (
+        {"text": "a", "exclude": ["no such"]},
+        "exclude[0] must be the name of a label, or an id from 0 to 597, got 'no such'.",
+    ),
     ({"text": "a", "wrong": 1}, "wrong is not known."),
     (
         {"text": "a", "explain": True, "k": 101},

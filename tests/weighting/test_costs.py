@@ -28,7 +28,7 @@ def test_plain_float32_arrays():
 def test_a_cost_that_is_none_is_named(side, value):
     values = {"positive": [1.0, 1.0], "negative": [1.0, 1.0]}
     values[side] = [1.0, value]
-    with pytest.raises(ParameterError, match=f"{side} cost of label 1 must be finite and above 0"):
+    with pytest.raises(ParameterError, match=f"{side} cost of label 1 must be a number above 0"):
         Costs(**values)
 
 

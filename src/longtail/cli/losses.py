@@ -9,6 +9,7 @@ import typer
 
 from longtail.cli.console import guarded, named_as, output_json, output_table, save_plot
 from longtail.cli.options import AsJson, plot_option
+from longtail.validation import PROBABILITY, check
 
 if TYPE_CHECKING:
     from longtail.losses import Loss
@@ -33,9 +34,7 @@ def losses(
 
     Values are the loss of a recorded label with score -1, 0 and 1. Equation numbers refer to Qaraei et al. 2021.
     """
-    from longtail.losses.corrected import per_label
-
-    per_label("--propensity", propensity, most=1.0)
+    check("--propensity", propensity, PROBABILITY)
     with named_as(beta="--beta"):
         table = [_described(form, loss) for form, loss in _forms(propensity, label_count, beta)]
     if plot is not None:

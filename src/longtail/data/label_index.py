@@ -103,23 +103,27 @@ class LabelIndex:
         if found is None and text_ids and isinstance(label, str):
             found = id_of_text(label, len(self))
         if found is None:
+            what = "a label id" if self.names is None else "the name of a label, or an id"
             close = self._similar(label) if hint else ""
-            raise ParameterError(parameter, label, f"must be the name of a label, or an id below {len(self)}{close}")
+            raise ParameterError(parameter, label, f"must be {what} from 0 to {len(self) - 1}{close}")
         return found
 
     def ids_of(self, labels: Iterable[Any] | None, parameter: str = "labels", *, hint: bool = True) -> Int64 | None:
-        """Return the ids of labels given by name or id; None for None."""
-        if isinstance(labels, str):
-            raise ParameterError(parameter, labels, "must be a sequence of labels, not one text")
+        """Return the ids of labels given by name or id, in any iterable; None for None.
+
+        Examples
+        --------
+        >>> LabelIndex(["ship", "tree"]).ids_of({"tree"})
+        array([1])
+        """
         if labels is None:
             return None
+        if isinstance(labels, str | bytes) or not isinstance(labels, Iterable):
+            raise ParameterError(parameter, labels, "must be a list of labels")
         ids = []
-        for label in labels:
+        for place, label in enumerate(labels.tolist() if isinstance(labels, np.ndarray) else labels):
             found = self._find(label)
-            if found is None:
-                close = self._similar(label) if hint else ""
-                raise ParameterError(parameter, label, f"must hold names of labels, or ids below {len(self)}{close}")
-            ids.append(found)
+            ids.append(self.id_of(label, f"{parameter}[{place}]", hint=hint) if found is None else found)
         return np.array(ids, np.int64)
 
     def shown(self, label: int) -> str:

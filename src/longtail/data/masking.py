@@ -12,7 +12,7 @@ from longtail.data.jain_curve import jain_curve
 from longtail.data.sparse import as_indicator
 from longtail.errors import ParameterError
 from longtail.kernels.types import Float64
-from longtail.validation import SEED, Integer, Number, OneOf, Optional, check
+from longtail.validation import PROBABILITY, SEED, Integer, Number, OneOf, Optional, check, numbers_per_label
 
 CurveCounts = Literal["complete", "observed"]
 _HALVINGS = 60
@@ -142,14 +142,5 @@ def _masked(complete: sp.csr_array, propensities: Float64, seed: Any) -> MaskedL
 
 
 def _check_propensity(propensity: npt.ArrayLike, n_labels: int) -> Float64:
-    given = np.asarray(propensity)
-    if given.ndim > 1 or given.dtype.kind not in "iuf":
-        raise ParameterError("propensity", propensity, "must be a number or a flat array with one number per label")
-    if given.ndim and len(given) != n_labels:
-        raise ParameterError("len(propensity)", len(given), f"must equal the number of labels ({n_labels})")
-    wrong = ~((given > 0) & (given <= 1))
-    if wrong.any():
-        label = int(wrong.argmax())
-        place = f"propensity[{label}]" if given.ndim else "propensity"
-        raise ParameterError(place, float(given.flat[label]), "must be above 0 and at most 1")
-    return np.broadcast_to(given.astype(np.float64), n_labels).copy()
+    given = numbers_per_label("propensity", propensity, PROBABILITY, n_labels, may_be_one=True)
+    return np.broadcast_to(given, n_labels).copy()

@@ -41,7 +41,16 @@ def as_indicator(Y: Any, *, name: str = "Y") -> sp.csr_array:
     >>> as_indicator([[0, 7], [1, 0]]).data
     array([1., 1.], dtype=float32)
     """
-    given: Any = Y if sp.issparse(Y) or Y is None else np.asarray(Y)
+    try:
+        given: Any = Y if sp.issparse(Y) or Y is None else np.asarray(Y)
+    except ValueError:  # rows of different lengths
+        given = np.empty((0, 0), object)
+    if given is not None and given.dtype.kind in "OU" and _has_lists_of_labels(Y):
+        raise InputError(
+            f"{name} holds a list of labels per row, and must be a matrix of 0 and 1: turn it into one with "
+            "sklearn.preprocessing.MultiLabelBinarizer(sparse_output=True), or write the rows as JSON lines and read "
+            "them with longtail.data.read_jsonl."
+        )
     if given is not None and given.ndim == 1:
         raise InputError(
             f"{name} must have rows and columns, one column per label (Unknown label type: a vector). Only binary "
@@ -66,12 +75,45 @@ def as_indicator(Y: Any, *, name: str = "Y") -> sp.csr_array:
     return matrix
 
 
+def _are_texts(X: Any) -> bool:
+    """Return whether input is one text, or texts in one dimension."""
+    if isinstance(X, list | tuple):
+        return bool(X) and isinstance(X[0], str)
+    if isinstance(X, str) or getattr(X, "ndim", 2) != 1:
+        return isinstance(X, str)
+    values = np.asarray(X)  # of a Series too
+    return values.dtype.kind == "U" or (values.dtype.kind == "O" and _are_texts(values.tolist()))
+
+
+def _has_lists_of_labels(Y: Any) -> bool:
+    """Return whether rows are sets, or lists of different lengths or with names."""
+    if not isinstance(Y, list | tuple | np.ndarray):
+        return False
+    lengths = set()
+    for row in Y:
+        if isinstance(row, set | frozenset):
+            return True
+        if isinstance(row, list | tuple | np.ndarray):
+            if any(isinstance(label, str) for label in row):
+                return True
+            lengths.add(len(row))
+    return len(lengths) > 1
+
+
 def _canonical(values: Any, dtype: type, name: str) -> tuple[sp.csr_array, int | None]:
     """Return a matrix in canonical CSR, and the first row with a value that is not finite."""
     if values is None:
         raise InputError(f"{name} is None: this learner requires {name} to be passed, but the target {name} is None.")
     if not sp.issparse(values):
-        values = np.asarray(values)
+        if _are_texts(values):
+            raise InputError(
+                f"{name} holds texts, and must be a matrix of features: put the learner into a TextLearner, which "
+                "makes features of texts."
+            )
+        try:
+            values = np.asarray(values)
+        except ValueError:
+            raise InputError(f"{name} has rows of different lengths: give each row all columns.") from None
     given: Any = values
     if given.dtype.kind == "c":
         raise InputError(f"{name} holds complex numbers. Complex data not supported: use real numbers.")

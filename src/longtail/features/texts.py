@@ -20,6 +20,11 @@ def as_texts(texts: Iterable[str], *, name: str = "texts") -> list[str]:
     """
     if isinstance(texts, str | bytes):
         raise InputError(f"{name} must be a list of texts, got one text: put it in a list.")
+    if getattr(texts, "ndim", 1) == 2 or (isinstance(texts, list | tuple) and texts and _is_row(texts[0])):
+        raise InputError(
+            f"{name} must be a list of texts, got a matrix ({type(texts).__name__}): give one text per row; a learner "
+            "without TextLearner takes a matrix."
+        )
     if not isinstance(texts, Iterable) or getattr(texts, "ndim", 1) != 1:
         raise InputError(f"{name} must be a list of texts, got {type(texts).__name__}: give one text per row.")
     listed = texts if isinstance(texts, list) else list(texts)
@@ -28,6 +33,10 @@ def as_texts(texts: Iterable[str], *, name: str = "texts") -> list[str]:
             if not isinstance(text, str):
                 raise InputError(f"{name}[{row}] must be a text, got {type(text).__name__}: convert it to str.")
     return listed
+
+
+def _is_row(item: object) -> bool:
+    return not isinstance(item, str | bytes) and hasattr(item, "__len__")
 
 
 class TextInput(Validated):

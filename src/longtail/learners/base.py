@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, ClassVar, NamedTuple, Self
@@ -17,8 +17,9 @@ from sklearn.utils import ClassifierTags
 from sklearn.utils.validation import check_is_fitted
 
 from longtail.config import WithJobs
+from longtail.data.label_index import LabelIndex
 from longtail.data.sparse import as_indicator, as_rows, for_kernels, with_columns
-from longtail.errors import InputError, ModelError, ParameterError
+from longtail.errors import InputError, ModelError
 from longtail.kernels.augmentation import Augmentation, with_copies
 from longtail.kernels.types import Flags, Float32, Float64, Floating, Int32, Int64
 from longtail.learners.cost import TrainingCost
@@ -418,16 +419,13 @@ class Learner(Validated, NestedMixin, PredictionMixin, WithJobs, BaseEstimator):
         return allowed
 
     def _label_ids(self, name: str, ids: Any) -> Int32:
-        requirement = f"must be a flat sequence of label ids from 0 to {self.n_labels_ - 1}"
-        try:
-            labels = np.asarray(ids)
-        except ValueError:  # lists of different lengths
-            raise ParameterError(name, ids, requirement) from None
-        if labels.ndim == 1 and labels.size == 0:
-            return np.empty(0, np.int32)
-        if labels.ndim != 1 or labels.dtype.kind not in "iu" or labels.min() < 0 or labels.max() >= self.n_labels_:
-            raise ParameterError(name, labels.tolist(), requirement)
-        return labels.astype(np.int32)
+        if isinstance(ids, Iterable) and not isinstance(ids, str | bytes | np.ndarray):
+            ids = list(ids)
+        is_array = isinstance(ids, np.ndarray) and ids.ndim == 1 and ids.dtype.kind in "iu" and ids.size > 0
+        if is_array and ids.min() >= 0 and ids.max() < self.n_labels_:
+            return np.asarray(ids, np.int32)
+        found = LabelIndex(n_labels=self.n_labels_).ids_of(ids, name)
+        return np.empty(0, np.int32) if found is None else found.astype(np.int32)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

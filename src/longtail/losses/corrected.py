@@ -11,7 +11,7 @@ import numpy.typing as npt
 from longtail.errors import InputError, ParameterError
 from longtail.losses.base import WWW_2021, Floats, Loss, floats
 from longtail.losses.registry import get_loss
-from longtail.validation import OneOf, check
+from longtail.validation import PROBABILITY, Number, OneOf, check, numbers_per_label
 
 Order = Literal["correct-then-rebalance", "rebalance-then-correct"]
 ORDERS: tuple[Order, Order] = ("correct-then-rebalance", "rebalance-then-correct")
@@ -110,7 +110,7 @@ class Corrected(Loss):
 
     def _inverse(self) -> Floats:
         """1 / p."""
-        return 1.0 / per_label("propensity", self.propensity, most=1.0)
+        return 1.0 / numbers_per_label("propensity", self.propensity, PROBABILITY, may_be_one=True)
 
     def _aligned(self, score: npt.ArrayLike) -> tuple[Floats, LossFactors]:
         s, factors = floats(score), self.factors
@@ -243,7 +243,7 @@ class _Balanced(Corrected):
     def _checked(self) -> tuple[Floats, Floats, bool]:
         """Return 1/p and F, broadcast to the same shape, and whether the correction comes first."""
         check("order", self.order, OneOf(*ORDERS))
-        inverse, factor = self._inverse(), per_label("factor", self.factor)
+        inverse, factor = self._inverse(), numbers_per_label("factor", self.factor, Number(above=0), may_be_one=True)
         if inverse.ndim and factor.ndim and len(inverse) != len(factor):
             raise ParameterError("len(factor)", len(factor), f"must equal len(propensity) ({len(inverse)})")
         ones = np.ones(np.broadcast_shapes(inverse.shape, factor.shape))
@@ -338,29 +338,3 @@ class UnbiasedRebalanced(_Balanced):
         """F/p, and 1/p - 1 with or without F."""
         inverse, factor, correct_first = self._checked()
         return LossFactors(factor * inverse, (inverse - 1.0) * (factor if correct_first else 1.0))
-
-
-def per_label(name: str, values: npt.ArrayLike, *, most: float = np.inf) -> Floats:
-    """Return one number, or one per label, as float64; refuse what is not finite, above 0 and at most `most`.
-
-    Examples
-    --------
-    >>> per_label("propensity", [0.5, 1], most=1)
-    array([0.5, 1. ])
-    >>> per_label("propensity", [0.5, 0], most=1)
-    Traceback (most recent call last):
-    ...
-    longtail.errors.ParameterError: propensity[1] must be above 0 and at most 1, got 0.0.
-    """
-    found = np.asarray(values)
-    if found.ndim > 1 or found.dtype.kind not in "iuf":
-        raise ParameterError(name, values, "must be a number or a flat array with one per label")
-    checked = found.astype(np.float64)
-    with np.errstate(divide="ignore", over="ignore"):
-        wrong = np.atleast_1d(~((checked > 0) & (checked <= most) & np.isfinite(checked) & np.isfinite(2.0 / checked)))
-    if wrong.any():
-        label = int(wrong.argmax())
-        place = f"{name}[{label}]" if checked.ndim else name
-        wanted = "must be above 0" + (f" and at most {most:g}" if np.isfinite(most) else " and finite")
-        raise ParameterError(place, float(checked.flat[label]), wanted)
-    return checked

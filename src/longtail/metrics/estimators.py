@@ -23,7 +23,7 @@ from longtail.metrics.evaluation import check_weights
 from longtail.metrics.ranking import first_places, ranked_labels, with_labels
 from longtail.metrics.rows import JudgedRows
 from longtail.topk import TopK
-from longtail.validation import LEVEL, Integer, check
+from longtail.validation import LEVEL, Integer, Number, check, numbers_per_label
 
 
 @dataclass(frozen=True)
@@ -255,7 +255,7 @@ def unbiased_rows(
             raise InputError(f"g is for {_names(lambda e: e.divides_by_n_true)}: leave it out for {name}.")
         if inverse_propensity is not None or n_true is not None:
             raise InputError("g takes the place of inverse_propensity and n_true: leave them out.")
-        weights, numbers = 1.0 / _positive("g", g, n_labels), np.ones(n)
+        weights, numbers = 1.0 / numbers_per_label("g", g, Number(above=0), n_labels), np.ones(n)
     else:
         weights = _checked_inverse(inverse_propensity, n_labels)
         if estimator.needs_n_true and n_true is None:
@@ -327,13 +327,6 @@ def _checked_inverse(inverse_propensity: npt.ArrayLike | None, n_labels: int | N
     if weights is None or not weights.size or weights.min() < 1:
         raise InputError("inverse_propensity must be at least 1 for every label: give 1/p, not p.")
     return weights
-
-
-def _positive(name: str, values: npt.ArrayLike, size: int) -> Float64:
-    array = np.asarray(values, np.float64)
-    if array.shape != (size,) or not (np.isfinite(array).all() and (array > 0).all()):
-        raise InputError(f"{name} must hold one number above 0 for each of {size} labels.")
-    return array
 
 
 def _checked_n_true(n_true: npt.ArrayLike, recorded: Array) -> Float64:

@@ -25,7 +25,7 @@ from longtail.metrics.ranking import (
 from longtail.metrics.rows import PROPENSITY_SCORED, ROW_METRICS, JudgedRows
 from longtail.metrics.scores import Scores
 from longtail.topk import TopK
-from longtail.validation import Integer, Integers, OneOf, Optional, check
+from longtail.validation import Integer, Integers, Number, OneOf, Optional, check, numbers_per_label
 
 Rerank = Literal["inv_propensity_top5"]
 
@@ -363,11 +363,4 @@ def check_weights(inverse_propensity: npt.ArrayLike | None, n_labels: int) -> Fl
     """Return inverse propensities, one per label, as an array; None stays None."""
     if inverse_propensity is None:
         return None
-    weights = np.array(inverse_propensity, np.float64)
-    if weights.shape != (n_labels,):
-        raise InputError(
-            f"inverse_propensity has shape {weights.shape} for {n_labels} labels: give one for each label."
-        )
-    if not (np.isfinite(weights).all() and (weights > 0).all()):
-        raise InputError("inverse_propensity must hold finite numbers above 0.")
-    return weights
+    return numbers_per_label("inverse_propensity", inverse_propensity, Number(above=0), n_labels)

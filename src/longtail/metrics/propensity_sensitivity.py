@@ -157,11 +157,7 @@ def sensitivity(
     if not tops:
         raise ParameterError("tops", dict(tops), "must hold the ranking of at least one model")
     truth = as_indicator(Y)
-    counts = check_counts(label_counts, n_rows)
-    if len(counts) != truth.shape[1]:
-        raise InputError(
-            f"label_counts has {len(counts)} entries for {truth.shape[1]} labels: give one for each label."
-        )
+    counts = check_counts(label_counts, n_rows, truth.shape[1])
     if not truth.shape[0]:
         raise InputError("There are no rows to score: give predictions and true labels of at least one row.")
     grid_a, grid_b = _grid("a", a), _grid("b", b)

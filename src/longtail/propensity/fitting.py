@@ -18,7 +18,7 @@ from longtail.errors import InputError
 from longtail.kernels.types import Float64, Int64
 from longtail.propensity.models import JainPropensity, check_counts
 from longtail.propensity.points import PropensityPoints
-from longtail.validation import LEVEL, SEED, Integer, check
+from longtail.validation import LEVEL, SEED, Integer, Number, check, numbers_per_label
 
 A_BOUNDS, B_BOUNDS = (0.0, 10.0), (1e-3, 1e4)
 """Bounds of A and B."""
@@ -280,12 +280,7 @@ def _curve(place: Float64, levels: Float64, n_rows: int) -> Float64:
 def _checked_weights(weights: npt.ArrayLike | None, size: int) -> Float64:
     if weights is None:
         return np.ones(size)
-    checked = np.asarray(weights)
-    if checked.shape != (size,) or checked.dtype.kind not in "biuf":
-        raise InputError(f"weights must be a flat array with one number for each of {size} points.")
-    if not (np.isfinite(checked).all() and (checked >= 0).all()):
-        raise InputError("weights must hold finite numbers of at least 0.")
-    return checked.astype(np.float64)
+    return numbers_per_label("weights", weights, Number(low=0), size, each="point")
 
 
 def _tails(level: float) -> tuple[float, float]:

@@ -11,9 +11,9 @@ import numpy.typing as npt
 from sklearn.base import BaseEstimator
 
 from longtail.data.jain_curve import jain_odds
-from longtail.errors import InputError, ParameterError
+from longtail.errors import ParameterError
 from longtail.kernels.types import Float64
-from longtail.validation import Constraint, Integer, Number, Validated, check
+from longtail.validation import PROBABILITY, Constraint, Integer, Number, Validated, check, numbers_per_label
 
 
 class Propensity(Validated, BaseEstimator, ABC):
@@ -128,25 +128,11 @@ class GivenPropensity(Propensity):
 
     def _inverse_values(self) -> Float64:
         """Return 1 / p of the given values, checked."""
-        flat = "must be a flat array with one propensity per label"
-        try:
-            values = np.asarray(self.values)
-        except ValueError:  # lists of different lengths
-            raise ParameterError("values", self.values, flat) from None
-        if values.ndim != 1 or (values.size and values.dtype.kind not in "biuf"):
-            raise ParameterError("values", self.values, flat)
-        values = values.astype(np.float64)
-        with np.errstate(divide="ignore", over="ignore"):
-            inverse = 1.0 / values
-        wrong = ~((values <= 1.0) & (inverse >= 1.0) & np.isfinite(inverse))
-        if wrong.any():
-            label = int(wrong.argmax())
-            raise ParameterError(f"values[{label}]", float(values[label]), "must be above 0 and at most 1")
-        return inverse
+        return 1.0 / numbers_per_label("values", self.values, PROBABILITY)
 
 
-def check_counts(label_counts: npt.ArrayLike, n_rows: Any) -> Float64:
-    """Return the counts as float64; refuse counts that are negative or above `n_rows`.
+def check_counts(label_counts: npt.ArrayLike, n_rows: Any, n_labels: int | None = None) -> Float64:
+    """Return the rows of each label as float64; refuse counts that are negative or above `n_rows`.
 
     Examples
     --------
@@ -155,16 +141,7 @@ def check_counts(label_counts: npt.ArrayLike, n_rows: Any) -> Float64:
     >>> check_counts([3, 12], 10)
     Traceback (most recent call last):
     ...
-    longtail.errors.InputError: label_counts has 12 for label 1 among 10 rows: count the rows of each label.
+    longtail.errors.ParameterError: label_counts of label 1 must be a number from 0 to 10, got 12.0.
     """
     check("n_rows", n_rows, Integer(1, 2**63 - 1))
-    counts = np.asarray(label_counts)
-    if counts.ndim != 1 or (counts.size and counts.dtype.kind not in "biuf"):
-        raise InputError("label_counts must be a flat array with one number per label.")
-    wrong = ~((counts >= 0) & (counts <= n_rows))
-    if wrong.any():
-        label = int(wrong.argmax())
-        raise InputError(
-            f"label_counts has {counts[label]:g} for label {label} among {n_rows} rows: count the rows of each label."
-        )
-    return counts.astype(np.float64)
+    return numbers_per_label("label_counts", label_counts, Number(low=0, high=int(n_rows)), n_labels)

@@ -62,9 +62,7 @@ def estimate_from_sample(
         raise InputError("label_counts and n_rows go together: give both, or neither for a sample of all rows.")
     rows = observed.shape[0] if n_rows is None else n_rows
     counts = np.bincount(observed.indices, minlength=n_labels) if label_counts is None else label_counts
-    checked = check_counts(counts, rows)
-    if len(checked) != n_labels:
-        raise InputError(f"label_counts has {len(checked)} entries for {n_labels} labels: give one for each label.")
+    checked = check_counts(counts, rows, n_labels)
     both = observed.multiply(complete).tocsr()
     return PropensityPoints.from_labels(
         checked,

@@ -325,6 +325,9 @@ class Model:
         >>> model.update(late).label_names
         ['ship', 'tree', 'red']
         """
+        _check_dataset("rows", rows)
+        if train is not None:
+            _check_dataset("train", train)
         if not rows.Y.nnz and rows.rejected is None:
             raise InputError("The rows have no labels: there is nothing to learn.")
         labels = LabelIndex(self.label_names, self.n_labels)
@@ -408,6 +411,7 @@ class Model:
             Training rows of each column of `Y`, 0 for labels that the model doesn't know.
         inverse_propensity : ndarray of float64
         """
+        _check_dataset("dataset", dataset)
         Y = self.labels.align(dataset.Y, dataset.label_names)
         counts = np.pad(self.label_counts, (0, Y.shape[1] - self.n_labels))
         return Y, counts, self.propensity.inverse(counts, self.n_rows)
@@ -433,6 +437,12 @@ class Model:
             and any(isinstance(label, str) for label in labels)
         )
         return self.labels.ids_of(labels, name) if has_names else labels
+
+
+def _check_dataset(name: str, given: Any) -> None:
+    if not isinstance(given, Dataset):
+        made = "Dataset(X, Y) makes one of a matrix, Dataset(None, Y, texts=texts) of texts"
+        raise InputError(f"{name} must be a Dataset, rows with their labels, got {type(given).__name__}: {made}.")
 
 
 def _embedded(learner: Learner) -> Any:

@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator
 from longtail.errors import ParameterError
 from longtail.kernels.types import Float32, Float64
 from longtail.propensity import Propensity, check_counts, get_propensity
-from longtail.validation import Boolean, Constraint, Validated
+from longtail.validation import Boolean, Constraint, Number, Validated, numbers_per_label
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +45,8 @@ class Costs:
 
     def __post_init__(self) -> None:
         for side in ("positive", "negative"):
-            object.__setattr__(self, side, _checked(side, getattr(self, side)))
+            costs = numbers_per_label(f"{side} cost", getattr(self, side), Number(above=0), dtype=np.float32)
+            object.__setattr__(self, side, costs)
         if len(self.positive) != len(self.negative):
             raise ParameterError(
                 "len(negative)", len(self.negative), f"must equal len(positive) ({len(self.positive)})"
@@ -168,15 +169,3 @@ class PropensityWeighting(Weighting):
             self.propensity = get_propensity(params.pop("propensity", self.propensity))
         super().set_params(**params)
         return self
-
-
-def _checked(side: str, values: npt.ArrayLike) -> Float32:
-    with np.errstate(over="ignore", under="ignore"):
-        costs = np.asarray(values, dtype=np.float32)
-    if costs.ndim != 1:
-        raise ParameterError(side, values, "must be a flat array with one cost per label")
-    wrong = ~(np.isfinite(costs) & (costs > 0))
-    if wrong.any():
-        label = int(wrong.argmax())
-        raise ParameterError(f"{side} cost of label {label}", float(costs[label]), "must be finite and above 0")
-    return costs

@@ -38,11 +38,12 @@ from longtail.losses import Logistic, Loss, SquaredHinge, get_loss
 from longtail.propensity import GivenPropensity, get_propensity
 from longtail.runtime.block_file import BlockFile, is_resumable
 from longtail.topk import TopK
-from longtail.validation import Boolean, Constraint, Integer, Number, OneOf, Optional, check
+from longtail.validation import Boolean, Constraint, Integer, Number, OneOf, Optional, check, numbers_per_label
 from longtail.weighting import PropensityWeighting, Weighting, get_weighting
 
 Search = Literal["beam", "best-first"]
 _SEED_STEP = 1_000_003  # between the seeds of trees, so that learners with adjacent seeds have no tree in common
+_LABEL_WEIGHT = Number(low=0, below=1e30)
 _SEARCH_CONSTRAINTS: dict[str, Constraint] = {
     "discount": Number(above=0, high=1),
     "search": OneOf(*get_args(Search)),
@@ -256,7 +257,8 @@ class LabelTree(Learner):
         array([[1]], dtype=int32)
         """
         check_is_fitted(self, "n_labels_")
-        rows, weights = self._check_rows(X), self._checked_weights(label_weights)
+        rows = self._check_rows(X)
+        weights = numbers_per_label("label_weights", label_weights, _LABEL_WEIGHT, self.n_labels_)
         with self._run_settings():
             return self._search.best_first(rows, self._scales(rows), checked_k(k), weights, weights > 0)[0]
 
@@ -297,23 +299,6 @@ class LabelTree(Learner):
         self.forest_, self.weights_ = insert_labels(
             self._search, self._settings(), X, Y, self._scales(X), get_weighting(self.weighting), beam=self.beam,
         )  # fmt: skip
-
-    def _checked_weights(self, label_weights: Any) -> Float64:
-        try:
-            weights = np.asarray(label_weights, np.float64)
-        except (TypeError, ValueError):
-            raise ParameterError("label_weights", type(label_weights).__name__, "must hold numbers alone") from None
-        if weights.shape != (self.n_labels_,):
-            got = len(weights) if weights.ndim == 1 else weights.shape
-            raise ParameterError("label_weights", got, f"must hold a number for each of {self.n_labels_} labels")
-        wrong = np.flatnonzero(~((weights >= 0) & (weights < 1e30)))
-        if len(wrong):
-            raise ParameterError(
-                "label_weights",
-                float(weights[wrong[0]]),
-                f"must hold numbers from 0 to 1e30, also for label {wrong[0]}",
-            )
-        return weights
 
     def _fit(self, X: sp.csr_array, Y: sp.csr_array) -> None:
         self._train(self._trainer(X, Y))
