@@ -54,7 +54,7 @@ def test_a_stop_leaves_nothing(train_file, number, code):
     process.send_signal(number)
     before = time.monotonic()
     out, err = process.communicate(timeout=30)
-    assert time.monotonic() - before < 5
+    assert time.monotonic() - before < 20
     assert process.returncode == code
     assert out == ""
     assert "Traceback" not in err

@@ -7,7 +7,6 @@ from itertools import permutations
 
 import numpy as np
 import pytest
-from sklearn.base import clone
 
 from longtail import (
     Blend,
@@ -27,7 +26,7 @@ from longtail.data.sparse import as_indicator
 from longtail.errors import InputError, ParameterError
 from longtail.learners.blend import LogOdds, find_weights, merged
 from longtail.metrics import evaluate
-from longtail.rerank import label_norms, normalised
+from longtail.rerank import label_norms
 from longtail.weighting import PW
 from tests.learners.contract import MatrixContract, assert_same, small_data
 
@@ -234,5 +233,3 @@ def test_a_blend_has_no_norms_of_its_own():
     X, Y = small_data()
     blend = Blend.from_fitted([OneVsRest().fit(X, Y), Popularity().fit(X, Y)], X, Y)
     assert label_norms(blend) is None
-    with pytest.raises(InputError, match="Blend has no linear weights"):
-        normalised(blend)

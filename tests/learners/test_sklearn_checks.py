@@ -2,7 +2,8 @@
 
 from importlib.util import find_spec
 
-from sklearn.utils.estimator_checks import parametrize_with_checks
+import pytest
+from sklearn.utils.estimator_checks import check_dataframe_column_names_consistency, parametrize_with_checks
 
 from longtail.learners import EmbeddingClassifier, InstanceForest, LabelTree, OneVsRest, Popularity
 from longtail.rerank import CentroidReranker, RankNet, Stacked, TailDial, TAug
@@ -44,3 +45,9 @@ def expected_failures(estimator):
 @parametrize_with_checks(LEARNERS, expected_failed_checks=expected_failures, xfail_strict=True)
 def test_scikit_learn_check(estimator, check):
     check(estimator)
+
+
+@pytest.mark.parametrize("learner", LEARNERS, ids=lambda learner: type(learner).__name__)
+def test_names_of_columns(learner):
+    pytest.importorskip("pandas", reason="makes data frames")
+    check_dataframe_column_names_consistency(type(learner).__name__, learner)

@@ -10,6 +10,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 from longtail import (
+    Blend,
     CentroidReranker,
     InstanceForest,
     LabelTree,
@@ -320,12 +321,30 @@ class TestNormalised:
         old, new = (one.explain(row, [label])[0] for one in (learner, even))
         assert old.score != pytest.approx(new.score, rel=1e-3)
 
-    def test_stacking_normalises_its_first_learner_alone(self):
+    def test_stacking_normalises_both_learners_each_by_its_own_median(self):
+        X, Y = small_data()
+        stacked = Stacked(learner=OneVsRest(), second=OneVsRest(weighting="pw", C=3.0)).fit(X, Y)
+        even = normalised(stacked)
+        for part, alone in ((even.learner_, stacked.learner_), (even.second_, stacked.second_)):
+            assert_same(part.predict_topk(X, 5), normalised(alone).predict_topk(X, 5))
+        assert not np.allclose(label_norms(even.learner_), label_norms(even.second_), rtol=0.01)
+
+    def test_parts_without_linear_weights_stay(self):
         X, Y = small_data()
         stacked = Stacked(learner=OneVsRest(), second=InstanceForest(n_trees=2)).fit(X, Y)
         even = normalised(stacked)
         assert even.second_ is stacked.second_
         np.testing.assert_array_equal(label_norms(even), label_norms(normalised(stacked.learner_)))
+
+    def test_a_blend_normalises_every_learner(self):
+        X, Y = small_data()
+        learners = [OneVsRest(), TailDial(learner=LabelTree(**TREE)), Popularity()]
+        blend = Blend(learners=learners, weights=[1, 1, 1]).fit(X, Y)
+        even = normalised(blend)
+        for part, alone in zip(even.learners_[:2], blend.learners_[:2], strict=True):
+            assert_same(part.predict_topk(X, 5), normalised(alone).predict_topk(X, 5))
+        assert even.learners_[2] is blend.learners_[2]
+        assert (even.predict_topk(X, 5).scores != blend.predict_topk(X, 5).scores).any()
 
     def test_only_one_tree_by_hand(self):
         """One root with two labels: the score is exp(-max(0, 1 - z)^2)."""

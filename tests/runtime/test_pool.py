@@ -50,16 +50,17 @@ def test_ctrl_c_stops_the_work_and_says_what_was_done(threads):
     def work(block, stop):
         if block < 2:
             return block
-        deadline = time.monotonic() + 30
+        if block == 2:  # the first two may not have been counted yet
+            threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+        deadline = time.monotonic() + 60
         while not stop[0] and time.monotonic() < deadline:
             time.sleep(0.01)
         return block
 
-    threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
     started = time.monotonic()
     with pytest.raises(Interrupted, match="Stopped while counting: 20 of 80 sheep were done"):
         list(run_blocks(work, range(8), n_jobs=threads, description="counting", unit="sheep", size=lambda block: 10))
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 30
 
 
 @pytest.mark.parametrize("threads", [0, 1.5, True, "2"])

@@ -85,7 +85,7 @@ def test_bodies(small, body, status):
     found, error = post(small, body)
     assert found == status
     assert len(error["message"]) < 500
-    assert time.monotonic() - before < 3
+    assert time.monotonic() - before < 15
 
 
 @pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "application/jsonp", ""])
@@ -159,22 +159,22 @@ def test_a_body_that_trickles_is_given_up(small):
         connection.sendall(head)
         before = time.monotonic()
         try:
-            while time.monotonic() - before < 4:
+            while time.monotonic() - before < 20:
                 connection.sendall(b" ")
                 time.sleep(0.1)
         except OSError:
             pass
         taken = time.monotonic() - before
         found = receive(connection)
-    assert taken < 3
+    assert taken < 15
     assert head_of(found) == (408, "body_timeout")
 
 
 @pytest.mark.parametrize("begin", [b"", b"GET / HT", b"GET / HTTP/1.1\r\nhost: localhost\r\nx-slow: "])
 def test_a_head_that_trickles_is_given_up(small, begin):
     before = time.monotonic()
-    assert small.send(begin) == b""
-    assert 0.4 < time.monotonic() - before < 3
+    assert small.send(begin, wait=20) == b""
+    assert 0.4 < time.monotonic() - before < 15
 
 
 def test_a_head_that_trickles_after_a_request_is_given_up_too(small):

@@ -135,7 +135,7 @@ class TestExplanation:
             "/v1/predict", json={"text": text, "k": 15, "explain": True, "offsets": "utf-16", "nearest": 0}
         )
         assert answer.status_code == 200
-        assert time.monotonic() - begin < 5
+        assert time.monotonic() - begin < 20
         for one in answer.json()["results"][0]["predictions"]:
             spans = one["explanation"]["spans"]
             assert 0 < len(spans) <= 1000

@@ -113,7 +113,7 @@ def test_a_thread_that_is_stuck_does_not_keep_it_from_ending(tiny):
         assert server.client.get("/v1/labels").status_code == 504
         begin = time.monotonic()
         code, err = server.end()
-        assert time.monotonic() - begin < 10
+        assert time.monotonic() - begin < 25
         assert (code, err) == (0, "Stopped.\n")
 
 
@@ -126,7 +126,7 @@ def test_a_second_signal_cuts_off_what_is_left(tiny):
             Process.until(lambda: not server.listens())
             begin = time.monotonic()
             code, _ = server.end()
-        assert time.monotonic() - begin < 10
+        assert time.monotonic() - begin < 25
         assert code == 0
 
 

@@ -121,7 +121,7 @@ def test_the_search_keeps_its_time_and_tells_in_words(rows):
     a_search(rows, ["dismec"], 0.1).run()  # kernels are compiled
     start = time.monotonic()
     found = a_search(rows, ["dismec", "pw-dismec"], 3.0).run()
-    assert time.monotonic() - start < 3.0 + 4 * max(point.seconds for point in found.points) + 3.0
+    assert time.monotonic() - start < 3.0 + 4 * max(point.seconds for point in found.points) + 15.0
     done = run("tune", rows, "--budget", "3s", "--recipes", "dismec", "--folds", 1, "--threads", 1, "--seed", 7)
     assert done.exit_code == 0, done.output
     assert "--seed 7" in done.stdout
@@ -234,7 +234,7 @@ def test_a_signal_stops_the_trials_and_keeps_what_ended(many_rows, tmp_path, sen
     process.send_signal(sent)
     start = time.monotonic()
     given, said = process.communicate(timeout=120)
-    assert time.monotonic() - start < 15, "within seconds, more on a machine that is busy"
+    assert time.monotonic() - start < 40, "within seconds, more on a machine that is busy"
     assert process.returncode == code, said
     assert "Traceback" not in said
     assert "ended fastxml" not in said
@@ -262,7 +262,7 @@ def test_the_budget_stops_a_trial_that_runs(rows, monkeypatch):
     search = a_search(rows, ["popularity", "dismec"], folds=2, budget=2.0)
     start = time.monotonic()
     found = search.run()
-    assert 2 <= time.monotonic() - start < 20
+    assert 2 <= time.monotonic() - start < 60
     assert {point.recipe for point in found.points} == {"popularity"}
     assert not found.is_stopped
 

@@ -14,7 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 from sklearn.utils import ClassifierTags
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from longtail.config import WithJobs
 from longtail.data.label_index import LabelIndex
@@ -56,6 +56,8 @@ class Learner(Validated, NestedMixin, PredictionMixin, WithJobs, BaseEstimator):
     ----------
     n_features_in_ : int
         Columns of X seen in `fit`.
+    feature_names_in_ : ndarray of str
+        Names of these columns, only if X was a data frame with text as column names; other rows must have the same.
     n_labels_ : int
         Columns of y seen in `fit`; label ids are these columns.
     n_rows_ : int
@@ -71,7 +73,13 @@ class Learner(Validated, NestedMixin, PredictionMixin, WithJobs, BaseEstimator):
     (array([[0, 1]], dtype=int32), array([2, 2]))
     """
 
-    _stored: ClassVar[tuple[str, ...]] = ("n_features_in_", "n_labels_", "n_rows_", "label_counts_")
+    _stored: ClassVar[tuple[str, ...]] = (
+        "n_features_in_",
+        "feature_names_in_",
+        "n_labels_",
+        "n_rows_",
+        "label_counts_",
+    )
 
     _log_odds_slope: float | None = None  # scores times this are log-odds; None where they are 0 or above
     _working: ClassVar[frozenset[str]] = frozenset(
@@ -81,6 +89,7 @@ class Learner(Validated, NestedMixin, PredictionMixin, WithJobs, BaseEstimator):
     _data_propensity: Propensity | None = None  # that of the data; a model sets it
 
     n_features_in_: int
+    feature_names_in_: Any
     n_labels_: int
     n_rows_: int
     label_counts_: Int64
@@ -105,7 +114,9 @@ class Learner(Validated, NestedMixin, PredictionMixin, WithJobs, BaseEstimator):
                 raise InputError(
                     f"X has 0 {what}(s) (shape={rows.shape}) while a minimum of 1 is required: nothing to learn from."
                 )
-        return self._fit_checked(rows, labels)
+        with self._whole_or_unchanged():
+            self._check_feature_names(X, reset=True)
+            return self._fit_checked(rows, labels)
 
     def _fit_checked(self, X: sp.csr_array, Y: sp.csr_array) -> Self:
         """Fit to rows and labels in canonical form; the parameters were checked."""
@@ -400,7 +411,16 @@ class Learner(Validated, NestedMixin, PredictionMixin, WithJobs, BaseEstimator):
         self.label_counts_ = np.concatenate([self.label_counts_, scaled])
         self.n_labels_ += int(Y.shape[1])
 
+    def _check_feature_names(self, X: Any, *, reset: bool = False) -> None:
+        """Compare the column names of a data frame with those seen in `fit`, or with `reset` keep them."""
+        if hasattr(X, "columns") or "feature_names_in_" in vars(self):
+            try:
+                validate_data(self, X, reset=reset, skip_check_array=True, ensure_2d=False)
+            except ValueError as error:
+                raise InputError(str(error)) from None
+
     def _check_rows(self, X: Any) -> sp.csr_array:
+        self._check_feature_names(X)
         rows = for_kernels(as_rows(X))
         if rows.shape[1] != self.n_features_in_:
             raise InputError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
@@ -115,6 +116,7 @@ class Blend(Learner):
             raise InputError(f"X has {_count(rows)} rows and y has {labels.shape[0]}: they must be the same rows.")
         with self._whole_or_unchanged():
             self._fit(rows, labels)
+            self._check_feature_names(X, reset=True)
         return self
 
     @classmethod
@@ -153,7 +155,9 @@ class Blend(Learner):
         if not truth.nnz:
             raise InputError("y has no labels: there is nothing to find the weights on.")
         blend.learners = [clone(part) for part in learners]
-        blend._combine(learners, X, truth, is_unseen=True)
+        if hasattr(learners[0], "feature_names_in_"):
+            blend.feature_names_in_ = learners[0].feature_names_in_
+        blend._combine([_without_names(part) for part in learners], X, truth, is_unseen=True)
         return blend
 
     def _combine(self, learners: Sequence[Learner], X: Any, truth: sp.csr_array, is_unseen: bool) -> None:
@@ -251,6 +255,8 @@ class Blend(Learner):
             raise InputError("The learners have different numbers of labels: train them on the same data.")
         if len({bool(get_tags(part).input_tags.string) for part in learners}) > 1:
             raise InputError("Some learners take texts and some features: a blend takes one or the other.")
+        if len({tuple(getattr(part, "feature_names_in_", ())) for part in learners}) > 1:
+            raise InputError("The learners have different feature names: train them on the same columns.")
         self._check_weights(len(learners))
 
     def _check_parameters(self) -> None:
@@ -282,6 +288,15 @@ class Blend(Learner):
             tags.input_tags.two_d_array = False
             tags.input_tags.sparse = False
         return tags
+
+
+def _without_names(learner: Learner) -> Learner:
+    """Return a learner that doesn't check the names of features, which the blend does."""
+    if not hasattr(learner, "feature_names_in_"):
+        return learner
+    plain = copy.copy(learner)
+    del plain.feature_names_in_
+    return plain
 
 
 def _explained(part: Learner, X: Any, label: int) -> list[tuple[str, float]]:

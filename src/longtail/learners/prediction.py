@@ -19,6 +19,8 @@ from longtail.metrics import evaluate
 from longtail.topk import TopK
 from longtail.validation import Integer, check
 
+_MOST_LABELS = 100  # that `predict` gives a row
+
 
 class PredictionMixin:
     """`predict`, `decision_function`, `predict_proba` and `score` on top of `predict_topk`."""
@@ -39,11 +41,12 @@ class PredictionMixin:
     if TYPE_CHECKING:
 
         def predict_topk(self, X: Any, k: int = 5, *, only: Any = None) -> TopK: ...  # noqa: D102
+        def _topk(self, X: sp.csr_array, k: int, allowed: Any) -> TopK: ...
         def _label_ids(self, name: str, ids: Any) -> Int32: ...
         def _log_scores(self, scores: Array) -> Array: ...
         def parts(self, *, fitted: bool = False) -> Iterator[tuple[str, PredictionMixin]]: ...  # noqa: D102
 
-    def predict(self, X: Any, *, k: int = 100, min_score: float | None = None) -> sp.csr_array:
+    def predict(self, X: Any, *, k: int = _MOST_LABELS, min_score: float | None = None) -> sp.csr_array:
         """Predict labels: a sparse 0/1 matrix with at most k labels per row, those that score above `min_score`.
 
         The default of `min_score` is the learner's own decision threshold.
@@ -52,7 +55,14 @@ class PredictionMixin:
         threshold = self._decision_threshold if min_score is None else min_score
         if isinstance(threshold, bool) or not isinstance(threshold, Real) or isnan(threshold):
             raise ParameterError("min_score", min_score, "must be a number or None")
-        top = self.predict_topk(X, min(checked_k(k), max(self.n_labels_, 1)))
+        return self._decided(self.predict_topk(X, min(checked_k(k), max(self.n_labels_, 1))), float(threshold))
+
+    def _predict_checked(self, X: sp.csr_array) -> sp.csr_array:
+        """Predict labels of rows that were checked; see `predict`."""
+        return self._decided(self._topk(X, min(_MOST_LABELS, max(self.n_labels_, 1)), None), self._decision_threshold)
+
+    def _decided(self, top: TopK, threshold: float) -> sp.csr_array:
+        """Return the labels that score above a threshold, as a 0/1 matrix."""
         return top.at_least(np.nextafter(np.float32(threshold), np.float32(np.inf))).indicator(self.n_labels_)
 
     @property

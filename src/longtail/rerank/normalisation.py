@@ -6,12 +6,12 @@ from copy import copy
 from typing import Any, Literal, get_args
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
 from longtail.errors import InputError
 from longtail.kernels.lanes import LANES, to_bfloat16, widened
 from longtail.kernels.types import Array, Float32, Float64
 from longtail.learners import BlockWeights, ChunkWeights, LabelTree, Learner, OneVsRest
-from longtail.learners.composite import MetaLearner
 from longtail.learners.norms import label_norms
 from longtail.rerank.taug import TAug
 from longtail.validation import Number, OneOf, check
@@ -28,8 +28,9 @@ def normalised(learner: Learner, power: float = 1.0, *, bias: BiasChoice = "scal
     Parameters
     ----------
     learner : Learner
-        A fitted `OneVsRest` or `LabelTree`, or a learner around one; in a tree only the labels' weights in the leaves
-        change.
+        A fitted `OneVsRest` or `LabelTree`, or a learner with some inside: each is normalised by its own median norm,
+        the two sides of `TAug` by that of both. In a tree only the labels' weights in the leaves change. Parts without
+        linear weights stay unchanged.
     power : float
         From 0, no change, to 1, all norms the same.
     bias : {"scaled", "kept"}
@@ -56,38 +57,47 @@ def normalised(learner: Learner, power: float = 1.0, *, bias: BiasChoice = "scal
     """
     check("power", power, Number(low=0, high=1))
     check("bias", bias, OneOf(*get_args(BiasChoice)))
-    norms = label_norms(learner)
-    usable = np.empty(0) if norms is None else norms[norms > 0]
-    middle = float(np.median(usable)) if len(usable) else 1.0
-    made: Learner = _normalised(learner, middle, float(power), bias)
-    return made
-
-
-def _normalised(learner: Any, middle: float, power: float, bias: BiasChoice) -> Any:
-    made = copy(learner)
-    if isinstance(learner, OneVsRest):
-        made.weights_ = _normalised_blocks(learner, middle, power, bias)
-    elif isinstance(learner, LabelTree):
-        made.weights_ = _normalised_chunks(learner.weights_, middle, power, bias)
-    elif isinstance(learner, TAug):
-        made = learner._with_inside(lambda side: _normalised(side, middle, power, bias))
-    elif isinstance(learner, MetaLearner):
-        made.learner_ = _normalised(learner.learner_, middle, power, bias)
-    else:
+    made: Learner = _normalised(learner, None, float(power), bias)
+    if made is learner:
         raise InputError(f"{type(learner).__name__} has no linear weights to normalise: OneVsRest and LabelTree have.")
     return made
 
 
-def _factors(norms: Float64, middle: float, power: float) -> Float32:
+def _normalised(learner: Any, median: float | None, power: float, bias: BiasChoice) -> Any:
+    """Return a normalised copy, or the learner itself if it has no linear weights."""
+    check_is_fitted(learner, "n_labels_")
+    made = copy(learner)
+    if median is None and isinstance(learner, OneVsRest | LabelTree | TAug):
+        median = _median_norm(learner)
+    if median is not None and isinstance(learner, OneVsRest):
+        made.weights_ = _normalised_blocks(learner, median, power, bias)
+        return made
+    if median is not None and isinstance(learner, LabelTree):
+        made.weights_ = _normalised_chunks(learner, median, power, bias)
+        return made
+    parts = [part for _, part in learner._inside(fitted=True)]
+    changed = {id(part): _normalised(part, median, power, bias) for part in parts}
+    if all(changed[id(part)] is part for part in parts):
+        return learner
+    return learner._with_inside(lambda part: changed[id(part)])
+
+
+def _median_norm(learner: Learner) -> float:
+    norms = label_norms(learner)
+    usable = np.empty(0) if norms is None else norms[norms > 0]
+    return float(np.median(usable)) if len(usable) else 1.0
+
+
+def _factors(norms: Float64, median: float, power: float) -> Float32:
     """Factors of the weights; 1 where there are none."""
     known = np.isfinite(norms) & (norms > 0)
-    ratio = np.divide(middle, norms, out=np.ones(len(norms)), where=known)
+    ratio = np.divide(median, norms, out=np.ones(len(norms)), where=known)
     return np.asarray(ratio**power, np.float32)
 
 
-def _normalised_blocks(learner: OneVsRest, middle: float, power: float, bias: BiasChoice) -> BlockWeights:
+def _normalised_blocks(learner: OneVsRest, median: float, power: float, bias: BiasChoice) -> BlockWeights:
     old = learner.weights_
-    of_label = _factors(old.norms(learner.n_labels_), middle, power)
+    of_label = _factors(old.norms(learner.n_labels_), median, power)
     arrays = old._arrays
     used = old.lane_labels_ >= 0
     factors = np.ones(len(used), np.float32)
@@ -110,10 +120,11 @@ def _multiplied(values: Array, factors: Float32) -> Array:
     return to_bfloat16(product) if values.dtype == np.uint16 else product
 
 
-def _normalised_chunks(old: ChunkWeights, middle: float, power: float, bias: BiasChoice) -> ChunkWeights:
+def _normalised_chunks(learner: LabelTree, median: float, power: float, bias: BiasChoice) -> ChunkWeights:
     """Change the scales of the weights alone, which is exact in every precision."""
+    old = learner.weights_
     chunks = old.chunks
-    factors = np.where(chunks.members >= 0, _factors(old.lane_norms(), middle, power), np.float32(1))
+    factors = np.where(chunks.members >= 0, _factors(old.lane_norms(), median, power), np.float32(1))
     made = ChunkWeights()
     for name in ChunkWeights._stored:
         setattr(made, name, getattr(old, name))

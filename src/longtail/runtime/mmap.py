@@ -105,7 +105,9 @@ def spilled(shape: Any, dtype: Any) -> npt.NDArray[Any]:
 
 
 def allocator(size: int) -> Allocate:
-    """Return a function that creates arrays, in memory or, where the limit leaves no room for `size` bytes, on disk.
+    """Return a function that creates arrays of `size` bytes in all: in memory, or on disk where the limit requires it.
+
+    They may take half of what the limit leaves; the other half is for the work on them.
 
     Examples
     --------
@@ -117,7 +119,7 @@ def allocator(size: int) -> Allocate:
     True
     """
     limit = memory_limit()
-    if limit is None or memory_in_use() + size <= limit:
+    if limit is None or 2 * size <= limit - memory_in_use():
         return np.zeros
     return spilled
 

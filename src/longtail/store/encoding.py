@@ -5,6 +5,7 @@
 ``"array"``    an ndarray: its file, dtype and shape
 ``"sparse"``   "csr" or "csc", with shape and the three arrays
 ``"texts"``    a long list of texts: its file
+``"names"``    an array of text, such as names of features: its file
 ``"tensors"``  arrays by name: their file
 ``"tuple"``    a tuple's items
 ``"dict"``     a dictionary with text keys
@@ -52,6 +53,8 @@ def encode(value: Any, name: str, files: FileWriter) -> Any:
         return value if math.isfinite(value) else {"float": str(value)}
     if isinstance(value, np.bool_ | np.integer):
         return value.item()
+    if isinstance(value, np.ndarray) and value.dtype.hasobject and all(isinstance(item, str) for item in value):
+        return {"names": files.texts(name, value.tolist())}
     if isinstance(value, np.ndarray):
         return _encode_array(value, name, files)
     if sp.issparse(value):
@@ -89,6 +92,8 @@ def decode(value: Any, files: FileReader) -> Any:
         return _decode_sparse(value, files)
     if "texts" in value:
         return files.texts(value["texts"])
+    if "names" in value:
+        return np.array(files.texts(value["names"]), dtype=object)
     if "tensors" in value:
         return files.tensors(value["tensors"])
     if "tuple" in value:

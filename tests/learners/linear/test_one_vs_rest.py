@@ -289,5 +289,5 @@ def test_ctrl_c_stops_training_and_leaves_no_threads():
     started = time.monotonic()
     with pytest.raises(Interrupted, match="of 500 labels were done"):
         learner.fit(X, Y)
-    assert time.monotonic() - started < 4
+    assert time.monotonic() - started < 20
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("longtail")]

@@ -56,8 +56,8 @@ class InstanceForest(Learner):
     weighting : Weighting or str, optional
         The positive cost of a label is its gain, as in "inverse-propensity"; all 1 by default.
     criterion : {"ndcg", "dcg"}
-        What the splits maximise: "ndcg" divides the gain of a row by that of its best ranking, so that all rows count the
-        same; "dcg" does not.
+        What the splits maximise. "ndcg" divides the gain of a row by that of its best ranking, so that all rows count
+        the same; "dcg" does not.
     C : float
         Inverse regularisation strength of the hyperplanes: the larger, the more weights they have and the deeper the
         trees grow. Its effect depends on the scale of the rows.

@@ -34,9 +34,9 @@ _TRIAL_ROWS = 4000
 class TreeTrainer:
     """Grows trees over some rows, each with its own seed.
 
-    `X` has scaled rows, `gains` the gain of each label; with the `criterion` "ndcg", the gain of a row is
-    divided by that of its best ranking. With `augmentation`, a tree has one copy more of each row with labels: that with the number of the tree
-    modulo the number of copies, scaled to unit length if `normalise`.
+    `X` has scaled rows, `gains` the gain of each label. With the criterion "ndcg", the gain of a row is divided by that
+    of its best ranking. With `augmentation`, a tree has one copy more of each row with labels: that with the number of
+    the tree modulo the number of copies, scaled to unit length if `normalise`.
     """
 
     X: sp.csr_array

@@ -44,7 +44,7 @@ def updated_trees(learner: LabelTree, batch: UpdateBatch) -> tuple[LabelForest, 
     given, new labels, and nodes and labels with many changes, are retrained on them; the others move toward the new
     rows.
     """
-    claimed, search = learner.predict(batch.X), learner._search
+    claimed, search = learner._predict_checked(batch.X), learner._search
     gone = search.forest.labels_[batch.label_counts[search.forest.labels_] == 0]
     if len(gone):
         forest, weights = without_labels(search.forest, search.weights, gone)

@@ -49,7 +49,7 @@ def updated_weights(learner: OneVsRest, batch: UpdateBatch) -> BlockWeights:
     known = _classifiers(learner.weights_, learner.n_labels_)
     is_known = np.zeros(batch.n_labels, np.bool_)
     is_known[known.labels] = True
-    shares = shares_of(batch.changed(learner.predict(batch.X)), batch.label_counts)
+    shares = shares_of(batch.changed(learner._predict_checked(batch.X)), batch.label_counts)
     is_present = batch.label_counts > 0
     is_retrained = is_present & (~is_known | ((shares >= REFIT_SHARE) & (batch.earlier is not None)))
     is_moved = is_present & ~is_retrained & (shares > 0) & (batch.X.shape[0] > 0)
