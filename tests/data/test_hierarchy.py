@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from longtail.data import Hierarchy, read_hierarchy
-from longtail.data.hierarchy import find_cycle, format_cycle
+from longtail.data.concept_pairs import cycle_reason, find_cycle
 from longtail.data.readers.skos import read_statements
 from longtail.errors import InputError
 
@@ -241,7 +241,7 @@ def test_ids_and_names_of_json(write):
         ("", "a.tsv", "is empty"),
         ("\n \n", "a.json", "is empty"),
         ("a\tb\nb\tc\nc\ta\n", "a.tsv", "a.tsv:3: contains a cycle, 'a' under 'b' under 'c' under 'a'"),
-        ("a\tb\nx\tx\n", "a.tsv", "a.tsv:2: 'x' is its own parent"),
+        ("a\tb\nx\tx\n", "a.tsv", "a.tsv:2: contains a cycle, 'x' under 'x'"),
         ("a\tb\tc\n", "a.tsv", "a.tsv:1: must be a child and its parent"),
         ("a\tb\n\tb\n", "a.tsv", "a.tsv:2: must be a child"),
         ("one column\n", "a.txt", "a.txt:1: must be"),
@@ -260,7 +260,7 @@ def test_ids_and_names_of_json(write):
         ('{"labels": [], "labels_all": []}\n{\n', "a.jsonl", "a.jsonl:2: must be a JSON object with lists"),
         ('{"a": "b", "a": "c"}', "a.json", "'a' twice"),
         ('{"a": {"b": "c"}}', "a.json", "is JSON, but not a hierarchy"),
-        ('{"a": ["a"]}', "a.json", "'a' is its own parent"),
+        ('{"a": ["a"]}', "a.json", "contains a cycle, 'a' under 'a'"),
         ('{"a": "b", "b": "a"}', "a.json", "a.json: contains a cycle"),
         ("[[1, 2, 3]]", "a.json", "got [1, 2, 3]"),
         ('[["a", 1.5]]', "a.json", "got 1.5"),
@@ -285,7 +285,7 @@ def test_ids_and_names_of_json(write):
         (
             XML.replace('resource="venice"', 'resource="italy"'),
             "a.rdf",
-            "a.rdf:17: 'http://example.org/italy' is its own",
+            "a.rdf:17: contains a cycle, 'http://example.org/italy' under",
         ),
         (f"<a> <{SKOS}broader> <b> .\n<a> <{SKOS}broader> .", "a.nt", "a.nt:2: is not a statement"),
         (f'<a> <{SKOS}prefLabel> "\\UFFFFFFFF" .', "a.nt", "a.nt:1: has an invalid escape sequence"),
@@ -444,7 +444,7 @@ def test_circles(pairs):
 
 
 def test_long_circles_are_cut_short():
-    assert format_cycle(range(100)).endswith("5 under 6 under ...")
+    assert cycle_reason(range(100)).endswith("5 under 6 under ...: remove one of these pairs.")
 
 
 @pytest.mark.skipif(not TATE.exists(), reason="LONGTAIL_DATA names no folder with tate-subjects")
@@ -487,3 +487,45 @@ def test_values_that_are_no_names(tmp_path, name, content, told):
     (tmp_path / name).write_text(content)
     with pytest.raises(InputError, match=told):
         read_hierarchy(tmp_path / name).pairs(["0", "1"])
+
+
+def in_every_form(folder: Path, pairs: list[tuple[str, str]]) -> list[Path]:
+    """Write the pairs (child, parent) in every form that is read."""
+    above: dict[str, list[str]] = defaultdict(list)
+    for child, parent in pairs:
+        above[child].append(parent)
+    closed = {child: {child, *parents} for child, parents in above.items()}
+    uri = {name: f"<{EX}{name}>" for pair in pairs for name in pair}
+    forms = {
+        "a.tsv": "".join(f"{child}\t{parent}\n" for child, parent in pairs),
+        "a.csv": "child,parent\n" + "".join(f"{child},{parent}\n" for child, parent in pairs),
+        "pairs.json": json.dumps(pairs),
+        "parents.json": json.dumps(above),
+        "rows.jsonl": "".join(5 * (json.dumps({"labels": [c], "labels_all": sorted(closed[c])}) + "\n") for c in above),
+        "a.nt": "".join(f"{uri[child]} <{SKOS}broader> {uri[parent]} .\n" for child, parent in pairs),
+        "a.ttl": "".join(f"{uri[parent]} <{SKOS}narrower> {uri[child]} .\n" for child, parent in pairs),
+    }
+    for name, content in forms.items():
+        (folder / name).write_text(content)
+    return [folder / name for name in forms]
+
+
+def test_every_form_gives_the_same_pairs(tmp_path):
+    labels = ["rome", "venice", "cats"]
+    for path in in_every_form(tmp_path, [("rome", "italy"), ("venice", "italy"), ("rome", "ruins")]):
+        found = {(child, str(parent).removeprefix(EX)) for child, parent in read_hierarchy(path).pairs(labels)}
+        assert found == {(0, "italy"), (1, "italy"), (0, "ruins")}, path
+
+
+def test_every_form_has_the_same_sentences_for_the_same_mistake(tmp_path):
+    for path in in_every_form(tmp_path, [("rome", "italy"), ("italy", "rome")]):
+        with pytest.raises(
+            InputError, match=f"^{path}(:[0-9]+)?: contains a cycle, .* under .*: remove one of these pairs"
+        ) as told:
+            read_hierarchy(path)
+        assert told.value.reason.count(" under ") == 2
+    for path in in_every_form(tmp_path, [("rome", "italy")]):
+        with pytest.raises(
+            InputError, match=f"^{path}: none of its 2 concepts.* is one of the 1 labels, such as 'cats'"
+        ):
+            read_hierarchy(path).pairs(["cats"])
