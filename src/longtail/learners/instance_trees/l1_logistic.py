@@ -340,8 +340,7 @@ def _descend(
     size, largest_before = active.shape[0], np.inf
     for sweep in range(max_sweeps):
         largest, total = 0.0, 0.0
-        # Visit the coordinates in random order.
-        for last in range(size - 1, 0, -1):
+        for last in range(size - 1, 0, -1):  # visit the coordinates in random order
             other = random_below(last + 1, state)
             active[last], active[other] = active[other], active[last]
         place = 0
@@ -375,8 +374,7 @@ def _descend(
             targets[column] += move
             for at in range(first, last):
                 terms[column_rows[at], 1] += np.float32(move) * column_values[at]
-        # Converged only if a sweep over all coordinates says so, the shrunk ones included.
-        if total <= enough:
+        if total <= enough:  # converged if the sweep was over all coordinates, the shrunk ones included
             if size == active.shape[0]:
                 return sweep + 1
             size, largest_before = active.shape[0], np.inf
