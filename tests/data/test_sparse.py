@@ -138,3 +138,8 @@ def test_labels_in_any_iterable(form):
         learner.predict_topk(np.eye(3), only=form([3]))
     with pytest.raises(ParameterError, match=r"only\[0\] must be the name of a label, or an id from 0 to 2, got 'd'"):
         model.predict_topk(np.eye(3), only=form(["d"]))
+
+
+def test_one_text_is_no_matrix_of_labels():
+    with pytest.raises(InputError, match="y must have rows and columns"):
+        as_indicator("red", name="y")

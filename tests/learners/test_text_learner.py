@@ -5,6 +5,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 
+from longtail import Model
 from longtail.errors import InputError, ParameterError
 from longtail.features.tfidf.tfidf import Tfidf
 from longtail.learners import InstanceForest, Learner, Popularity, TextLearner
@@ -115,6 +116,24 @@ class TestTextLearner(LearnerContract):
     def test_what_is_no_list_of_texts_is_an_error(self, fitted, wrong, message):
         for call in (lambda: self.make().fit(wrong, [[1]] * 3), lambda: fitted.predict_topk(wrong)):
             with pytest.raises(InputError, match=message):
+                call()
+
+    @pytest.mark.parametrize("matrix", [np.eye(2), sp.eye_array(2), [[1, 0], [0, 1]]], ids=["array", "sparse", "lists"])
+    def test_a_matrix_is_refused_by_every_method(self, fitted, matrix):
+        model, y = Model(fitted), np.eye(2, fitted.n_labels_)
+        for call in (
+            lambda: self.make().fit(matrix, y),
+            lambda: self.make().estimate(matrix, y),
+            lambda: fitted.predict_topk(matrix),
+            lambda: fitted.predict(matrix),
+            lambda: fitted.decision_function(matrix),
+            lambda: fitted.score(matrix, y),
+            lambda: fitted.update(matrix, y),
+            lambda: fitted.explain(matrix),
+            lambda: model.predict_topk(matrix),
+            lambda: model.explain(matrix),
+        ):
+            with pytest.raises(InputError, match="X must be a list of texts, got a matrix"):
                 call()
 
     def test_arrays_and_tuples_of_texts_are_fine(self, fitted, data):

@@ -12,10 +12,9 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
-import scipy.sparse as sp
 
 from longtail.data.concept_matching import last_part, match_concepts, unescaped
+from longtail.data.concept_pairs import cycle_reason, find_cycle
 from longtail.data.label_index import id_of_text
 from longtail.data.readers.pairs import iter_pairs
 from longtail.data.readers.skos import Syntax, read_statements
@@ -171,47 +170,6 @@ def read_hierarchy(path: str | os.PathLike[str], *, language: str = "en") -> Hie
     return builder.hierarchy()
 
 
-def find_cycle(parents: npt.NDArray[np.integer[Any]], n_concepts: int) -> list[int]:
-    """Return a cycle of concepts, each a child of the next and the last equal to the first; empty if there is none.
-
-    Parameters
-    ----------
-    parents : ndarray of int, shape (m, 2)
-        Pairs (child, parent).
-    n_concepts : int
-
-    Examples
-    --------
-    >>> find_cycle(np.array([(0, 1), (1, 2), (2, 1)]), 3)
-    [1, 2, 1]
-    """
-    own = np.flatnonzero(parents[:, 0] == parents[:, 1])
-    if len(own):
-        return [int(parents[own[0], 0])] * 2
-    up = sp.csr_array((np.ones(len(parents), np.int8), parents.T), shape=(n_concepts, n_concepts))
-    n_components, component = sp.csgraph.connected_components(up, directed=True, connection="strong")
-    if n_components == n_concepts:
-        return []
-    concept = int((np.bincount(component)[component] > 1).argmax())
-    position: dict[int, int] = {}
-    while concept not in position:  # in a component of several concepts, each has a parent in the same component
-        position[concept] = len(position)
-        above = up.indices[up.indptr[concept] : up.indptr[concept + 1]]
-        concept = int(above[component[above] == component[concept]][0])
-    return [*list(position)[position[concept] :], concept]
-
-
-def format_cycle(cycle: Sequence[object]) -> str:
-    """Format a cycle for a message, truncated if it is long.
-
-    Examples
-    --------
-    >>> format_cycle(["Rome", "Italy", "Rome"])
-    "'Rome' under 'Italy' under 'Rome'"
-    """
-    return " under ".join([*map(repr, cycle[:7]), *(["..."] if len(cycle) > 7 else [])])
-
-
 @dataclass
 class _Builder:
     """Concepts and pairs of one file, gathered by the reader of its form."""
@@ -227,7 +185,7 @@ class _Builder:
 
     def add(self, child: str, parent: str, line: int | None = None) -> None:
         if child == parent:
-            raise InputError(f"{child!r} is its own parent: remove this pair.", path=self.path, line=line)
+            raise InputError(cycle_reason([child, child]), path=self.path, line=line)
         self.pairs.setdefault((self.number(child), self.number(parent)), line)
 
     def hierarchy(self) -> Hierarchy:
@@ -239,9 +197,7 @@ class _Builder:
         if cycle:
             lines = [line for pair in pairwise(cycle) if (line := self.pairs[pair]) is not None]
             raise InputError(
-                f"contains a cycle, {format_cycle([names[number] for number in cycle])}: remove one of these.",
-                path=self.path,
-                line=max(lines, default=None),
+                cycle_reason([names[number] for number in cycle]), path=self.path, line=max(lines, default=None)
             )
         numbers = range(len(names))
         notations = tuple(map(self.notations.get, numbers)) if self.notations else ()

@@ -282,7 +282,7 @@ class LabelIndex:
 
 
 def id_of_text(text: str, n_labels: int) -> int | None:
-    """Return the label id that a text is, None if it is none below `n_labels`; digits without end are none.
+    """Return the label id that is given as text, None if the text is no integer below `n_labels`.
 
     Examples
     --------

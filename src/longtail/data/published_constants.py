@@ -35,7 +35,7 @@ use 0.55 and 1.5.
 
 
 def name_key(name: str) -> str:
-    """Return what names of the same data set have in common: case, spaces and punctuation don't matter.
+    """Return the key of a data set's name; case, spaces and punctuation don't matter.
 
     Examples
     --------

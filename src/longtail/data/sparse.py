@@ -45,7 +45,7 @@ def as_indicator(Y: Any, *, name: str = "Y") -> sp.csr_array:
         given: Any = Y if sp.issparse(Y) or Y is None else np.asarray(Y)
     except ValueError:  # rows of different lengths
         given = np.empty((0, 0), object)
-    if given is not None and given.dtype.kind in "OU" and _has_lists_of_labels(Y):
+    if given is not None and given.dtype.kind in "OU" and _has_lists_of_labels(Y, given):
         raise InputError(
             f"{name} holds a list of labels per row, and must be a matrix of 0 and 1: turn it into one with "
             "sklearn.preprocessing.MultiLabelBinarizer(sparse_output=True), or write the rows as JSON lines and read "
@@ -85,12 +85,10 @@ def _are_texts(X: Any) -> bool:
     return values.dtype.kind == "U" or (values.dtype.kind == "O" and _are_texts(values.tolist()))
 
 
-def _has_lists_of_labels(Y: Any) -> bool:
-    """Return whether rows are sets, or lists of different lengths or with names."""
-    if not isinstance(Y, list | tuple | np.ndarray):
-        return False
+def _has_lists_of_labels(Y: Any, values: npt.NDArray[Any]) -> bool:
+    """Return whether rows are sets, or lists of different lengths or with names; `values` is Y as an array."""
     lengths = set()
-    for row in Y:
+    for row in Y if isinstance(Y, list | tuple) else values if values.ndim else ():
         if isinstance(row, set | frozenset):
             return True
         if isinstance(row, list | tuple | np.ndarray):

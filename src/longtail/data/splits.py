@@ -42,7 +42,7 @@ def random_split(dataset: Dataset, *, test_share: float = 0.2, random_state: int
 
 
 def iterative_split(dataset: Dataset, *, test_share: float = 0.2, random_state: int = 0) -> tuple[Dataset, Dataset]:
-    """Split a data set so that rare labels reach both sides; takes and returns what `random_split` does.
+    """Split a data set so that rare labels reach both sides; same parameters and result as `random_split`.
 
     Rows are assigned label by label, the label with the fewest unassigned rows first, each to the side where the label
     is furthest below its share (Sechidis, Tsoumakas and Vlahavas 2011). A label with two rows or more gets at least one

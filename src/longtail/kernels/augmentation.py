@@ -146,6 +146,7 @@ def _copy_lanes(
     rows_out[:n] = rows
     offsets_out[: n + 1] = offsets
     lanes_out[: offsets[n]] = lanes[: offsets[n]]
+    # Both lists of rows are ascending: walk through them together.
     found, total, which = n, offsets[n], 0
     for at in range(n):
         while which < copied.shape[0] and copied[which] < rows[at]:

@@ -14,9 +14,11 @@ from longtail.kernels.types import Flags, Float32, Int32
 @kernel
 def insert(labels: Int32, scores: Float32, label: Any, score: Any) -> None:
     """Insert a label into a ranking of fixed length, best first, if its score is high enough."""
+    # Compare with the last place; -1 is an empty one.
     place = labels.shape[0] - 1
     if score < scores[place] or (score == scores[place] and label > labels[place] and labels[place] >= 0):
         return
+    # Move the labels that rank below it down by one.
     while place > 0 and (
         labels[place - 1] < 0 or score > scores[place - 1] or (score == scores[place - 1] and label < labels[place - 1])
     ):
@@ -52,7 +54,7 @@ def select_lanes(lane_scores: Float32, lane_labels: Int32, allowed: Flags, label
     last = labels.shape[0] - 1
     restricted = allowed.shape[0] > 0
     for start in range(0, lane_scores.shape[0], LANES):
-        if _largest(lane_scores, start) < scores[last]:
+        if _largest(lane_scores, start) < scores[last]:  # no lane of the block enters the ranking
             continue
         for lane in range(start, start + LANES):
             label = lane_labels[lane]

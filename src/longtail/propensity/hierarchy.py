@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from itertools import chain
-from os import PathLike
 from typing import Any, Literal, get_args
 
 import numpy as np
 import scipy.sparse as sp
 
 from longtail.config import own_jobs
-from longtail.data.hierarchy import Hierarchy, find_cycle, format_cycle
+from longtail.data.concept_pairs import NO_PAIRS, Concept, check_cycles, check_pairs
+from longtail.data.hierarchy import Hierarchy
 from longtail.data.label_index import LabelIndex
 from longtail.data.sparse import as_indicator, with_columns
 from longtail.errors import InputError
@@ -24,10 +24,6 @@ from longtail.validation import Integer, OneOf, check
 Cases = Literal["descendants", "union"]
 
 _BLOCK_ROWS = 1 << 16
-_NO_PAIRS = (
-    "The hierarchy must be pairs (child, parent) of label ids, as integers, and other concepts, or a Hierarchy, as "
-    "read_hierarchy(path) returns it."
-)
 
 
 def estimate_from_hierarchy(
@@ -128,52 +124,23 @@ def upward(parents: Hierarchy | Any, n_labels: int, label_names: Sequence[str] |
     ...
     longtail.errors.InputError: The hierarchy contains a cycle, 0 under 1 under 0: remove one of these pairs.
     """
-    others: dict[str, int] = {}
-    if isinstance(parents, np.ndarray):
-        pairs = parents
-        is_label = np.ones(pairs.shape, bool)
-    else:
-        listed = _listed(parents, LabelIndex(label_names, n_labels))
-        named = [[concept for concept in pair if isinstance(concept, str)] for pair in listed]
-        others = {name: n_labels + number for number, name in enumerate(dict.fromkeys(chain.from_iterable(named)))}
-        pairs = np.asarray([[others.get(concept, concept) for concept in pair] for pair in listed])
-        is_label = np.asarray([[not isinstance(concept, str) for concept in pair] for pair in listed])
-    if pairs.size == 0:
+    if isinstance(parents, Hierarchy):
+        parents = parents.pairs(LabelIndex(label_names, n_labels).all_shown())
+    listed = check_pairs(parents, n_labels)
+    if not listed:
         raise InputError("The hierarchy has no pairs: give (child, parent) for each label that has a parent.")
-    if pairs.ndim != 2 or pairs.shape[1] != 2 or pairs.dtype.kind not in "iu" or not is_label.any():
-        raise InputError(_NO_PAIRS)
-    outside = (((pairs < 0) | (pairs >= n_labels)) & is_label).any(axis=1)
-    if outside.any():
-        place = int(outside.argmax())
-        child, parent = pairs[place].tolist()
-        raise InputError(
-            f"Pair {place} of the hierarchy is ({child}, {parent}), and labels have ids from 0 to {n_labels - 1}: "
-            "give other concepts as strings, or leave them out."
-        )
+    concepts = list(chain.from_iterable(listed))
+    if all(isinstance(concept, str) for concept in concepts):
+        raise InputError(NO_PAIRS)
+    named = dict.fromkeys(concept for concept in concepts if isinstance(concept, str))
+    others: dict[Concept, int] = {name: n_labels + number for number, name in enumerate(named)}
+    pairs = np.array([others.get(concept, concept) for concept in concepts], np.int64).reshape(-1, 2)
+    check_cycles(pairs, [*(range(n_labels) if label_names is None else label_names), *others])
     n_concepts = n_labels + len(others)
-    cycle = find_cycle(pairs, n_concepts)
-    if cycle:
-        names = [*(range(n_labels) if label_names is None else label_names), *others]
-        raise InputError(
-            f"The hierarchy contains a cycle, {format_cycle([names[one] for one in cycle])}: remove one of these pairs."
-        )
     children, above = pairs.T.astype(np.int32)
     up = sp.csr_array((np.ones(len(pairs), np.float32), (children, above)), shape=(n_concepts, n_concepts))
     up.sum_duplicates()
     return up
-
-
-def _listed(parents: Any, labels: LabelIndex) -> list[Any]:
-    """Return the pairs of a hierarchy; refuse what holds no pairs."""
-    if isinstance(parents, Hierarchy):
-        return list(parents.pairs(labels.all_shown()))
-    if isinstance(parents, str | bytes | PathLike | Mapping) or not isinstance(parents, Iterable):
-        raise InputError(_NO_PAIRS)
-    listed = list(parents)
-    for pair in listed:
-        if isinstance(pair, str) or not isinstance(pair, Iterable) or len(list(pair)) != 2:
-            raise InputError(_NO_PAIRS)
-    return listed
 
 
 def _walk(rows: sp.csr_array, up: sp.csr_array, description: str, unit: str) -> tuple[Int64, Int64]:

@@ -19,6 +19,7 @@ def count_implied(
     """
     has, walked, reached = marks[0], marks[1], marks[2]  # the last row for which each was true of the label
     for row in range(len(indptr) - 1):
+        # A depth-first search that starts from all labels of the row.
         depth = 0
         for position in range(indptr[row], indptr[row + 1]):
             label = indices[position]
@@ -31,13 +32,13 @@ def count_implied(
             label = stack[depth]
             for position in range(up_indptr[label], up_indptr[label + 1]):
                 parent = up_indices[position]
-                if reached[parent] == row:
+                if reached[parent] == row:  # counted already, by another path
                     continue
                 reached[parent] = row
                 implied[parent] += 1
                 if has[parent] == row:
                     recorded[parent] += 1
-                if walked[parent] != row:
+                if walked[parent] != row:  # its own ancestors are still to come
                     walked[parent] = row
                     stack[depth] = parent
                     depth += 1

@@ -111,7 +111,7 @@ class Weighting(Validated, BaseEstimator, ABC):
         Parameters
         ----------
         label_counts : array-like, shape (L,)
-            Training rows of each label; 0 for labels never seen.
+            Training rows of each label; 0 for labels without any.
         n_rows : int
             Training rows, those without labels included.
 

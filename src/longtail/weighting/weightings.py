@@ -65,17 +65,17 @@ class PW(PropensityWeighting):
 
 
 def class_balanced_factor(counts: npt.ArrayLike, beta: float) -> Float64:
-    """(1 - beta) / (1 - beta^n): 1 for a label with one row, falling towards 1 - beta for frequent ones.
+    """(1 - beta) / (1 - beta^n): 1 for a label with one row, falling toward 1 - beta for frequent ones.
 
     It is C+(n, N) in equations 18 to 21 of Qaraei et al. 2021. Counts need not be whole (equation 20 takes n/p);
-    those below 1 count as 1, so a label never seen gets the factor 1 instead of infinity.
+    those below 1 count as 1, so a label without rows gets the factor 1 instead of infinity.
 
     Parameters
     ----------
     counts : array-like
         Rows of each label.
     beta : float
-        At least 0 (every factor is 1) and below 1 (towards 1 / n).
+        At least 0 (every factor is 1) and below 1 (toward 1 / n).
 
     Examples
     --------
@@ -103,7 +103,7 @@ class PWcb(PropensityWeighting):
     - ``"rebalance-then-correct"``: F(n/p)/p + 1/p - 1, equation 20. The complete problem is balanced first, by its
       *true* counts n/p, then corrected for missing labels.
 
-    Where p = 1 both are F(n). A label never seen has F = 1.
+    Where p = 1 both are F(n). A label without rows has F = 1.
 
     Parameters
     ----------

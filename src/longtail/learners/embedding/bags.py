@@ -95,6 +95,7 @@ def sort_by_feature(bags: Any, counts: Int64, out: Any) -> None:
             out.begin[found + 1] = out.begin[found] + counts[feature]
             counts[feature] = -1 - out.begin[found]
             found += 1
+    # Write each entry to the next free place of its feature.
     for row in range(bags.indptr.shape[0] - 1):
         for at in range(bags.indptr[row], bags.indptr[row + 1]):
             place = -1 - counts[bags.indices[at]]
@@ -115,6 +116,7 @@ def sum_bags(
         total = out[row - first]
         for column in range(width):
             total[column] = 0
+        # Two entries at a time halve the reads and writes of `total`.
         at, end = indptr[row], indptr[row + 1]
         while at + 2 <= end:
             one, two = values[at], values[at + 1]
@@ -196,7 +198,7 @@ def step_units(rows: Int32, unit_gradients: Float32, table: Any, size: StepSize,
         for column in range(width):
             square += row[column] * row[column]
             along += row[column] * of_unit[column]
-        # Through the scaling to norm 1: what is left of the gradient across the row, over the norm.
+        # Backpropagate through the scaling to norm 1: the part of the gradient orthogonal to the row, over its norm.
         inverse = np.float32(1) / np.sqrt(max(square, np.float32(1e-30)))
         along *= inverse * inverse
         for column in range(width):

@@ -92,12 +92,12 @@ class EmbeddingClassifier(EmbeddingRanker):
         Adam, which updates the moments of a feature or label only at steps that use it, or plain gradient descent as
         in the algorithms of the paper, which needs much larger learning rates.
     learning_rate : float
-        Highest learning rate; it rises over the first steps, and falls to 2 % of it as half a cosine.
+        Highest learning rate: it rises over the first steps (warm-up), then falls to 2 % along a cosine.
     label_learning_rate : float, optional
         Learning rate of the label embeddings; `learning_rate` by default.
     validation_fraction : float
-        Share of the rows held out for early stopping and Platt scaling; none if there would be fewer than 20. A row
-        that is the only one of some label is never held out.
+        Share of the rows held out for early stopping and Platt scaling; none if there would be fewer than 20. The only
+        row of a label is never held out.
     patience : int
         Epochs without progress on these rows until training stops early.
     average : int

@@ -71,6 +71,7 @@ def exact_topk(
     n = len(queries)
     top = TopK.empty(n, k)
     admitted = np.empty(0, np.bool_) if allowed is None else allowed
+    # Score a block of labels for all rows, and merge it into the rankings.
     for first in range(0, len(lanes.labels), _BLOCK):
         block = slice(first, first + _BLOCK)
         scores = queries @ lanes.embeddings[block].T
@@ -123,6 +124,7 @@ class VectorIndex:
         index.add(embeddings)
         found = cls(kind, index, 0, 0.0)
         best = exact_topk(queries, lanes, PlattScaling(np.float32(1), np.float32(0)), RECALL_CUTOFF, None).labels
+        # Double the search width until the recall is high enough.
         found.effort = 16 if kind == "hnsw" else 1
         while True:
             found.recall = found.recall_of(queries, best, lanes)

@@ -79,6 +79,7 @@ def find_leaves(
                 for at in range(begin, end):
                     leaves[order[at], tree] = node
                 continue
+            # The weights of the node as a dense vector, for all rows that reach it.
             start, stop = trees.weight_starts[node], trees.weight_starts[node + 1]
             for at in range(start, stop):
                 dense[trees.features[at]] = trees.weights[at]
@@ -117,6 +118,7 @@ def _go_down_all(
     waiting = trees.roots.shape[0]
     order = np.arange(waiting)
     while waiting > 0:
+        # Prefetch the weights of the present node of each tree, then descend by one node in each.
         for at in range(waiting):
             start = trees.weight_starts[leaves[order[at]]]
             fetch(trees.features, start)
@@ -209,6 +211,7 @@ def rank_leaves(leaves: Int32, trees: Trees, allowed: Flags, factors: Float32, l
             keys, sums = np.full(1 << bits, -1, np.int32), np.empty(1 << bits, np.float32)
             met = np.empty(1 << bits, np.int32)
         n_met = _add_up_leaves(leaves[row], trees, bits, keys, sums, met)
+        # Rank the labels in the table, and clear it for the next row.
         inserts = labels.shape[1] <= _INSERTED
         found, found_scores = np.empty(0 if inserts else n_met, np.int32), np.empty(0 if inserts else n_met, np.float32)
         n_found = 0

@@ -98,11 +98,12 @@ def solve_l1_logistic(problem: L1Problem, limits: L1Limits, state: UInt64, memor
     checks_all = True
     for step in range(limits.max_iter):
         _find_derivatives(margins, problem, residuals, terms)
-        # As long as the present columns violate their optimality conditions, the other features are not looked at.
+        # While the present columns violate their optimality conditions, no gradient of another feature is computed.
         inside = _column_gradient(0, n_columns, terms, curvatures, memory)
         if inside <= limits.tol * first_violation:
             checks_all = True
         if checks_all:
+            # Converged if no feature violates its condition; otherwise those near to becoming non-zero get a column.
             _find_gradient(problem, residuals, found, memory)
             violation, joining = _violation(found, memory)
             if step == 0:
@@ -120,12 +121,13 @@ def solve_l1_logistic(problem: L1Problem, limits: L1Limits, state: UInt64, memor
         active, targets = _start(n_columns, memory)
         enough = inner_tolerance * first_violation
         n_inner = _descend(limits.max_inner_iter, enough, n, memory, terms, curvatures, active, targets, state)
-        if n_inner == 1:
+        if n_inner == 1:  # converged at once: solve the next models more exactly
             inner_tolerance *= 0.25
         share, loss = _search_line(margins, terms, problem, loss, norm, n_columns, memory, targets)
         if share == 0 and checks_all:
             break
         checks_all = share == 0  # nothing to gain with these columns
+        # Take the step: weights, their L1 norm, and the margins of the rows.
         norm = 0.0
         for column in range(n_columns):
             feature = memory.features[column]
@@ -269,7 +271,8 @@ def _fill_columns(problem: L1Problem, before: int, n_columns: int, memory: L1Mem
     """Write the entries of the columns from `before` on."""
     indptr, indices, values, rows = problem.indptr, problem.indices, problem.values, problem.rows
     columns, column_rows, column_values = memory.columns, memory.column_rows, memory.column_values
-    ends = memory.starts[before:n_columns].copy()
+    ends = memory.starts[before:n_columns].copy()  # next free place of each column
+    # The bias feature, which every row has.
     last = columns.shape[0] - 1
     if columns[last] >= before:
         first = ends[columns[last] - before]
@@ -337,7 +340,7 @@ def _descend(
     size, largest_before = active.shape[0], np.inf
     for sweep in range(max_sweeps):
         largest, total = 0.0, 0.0
-        for last in range(size - 1, 0, -1):
+        for last in range(size - 1, 0, -1):  # visit the coordinates in random order
             other = random_below(last + 1, state)
             active[last], active[other] = active[other], active[last]
         place = 0
@@ -371,10 +374,10 @@ def _descend(
             targets[column] += move
             for at in range(first, last):
                 terms[column_rows[at], 1] += np.float32(move) * column_values[at]
-        if total <= enough:
+        if total <= enough:  # converged if the sweep was over all coordinates, the shrunk ones included
             if size == active.shape[0]:
                 return sweep + 1
-            size, largest_before = active.shape[0], np.inf  # converged without the shrunk ones: check all
+            size, largest_before = active.shape[0], np.inf
         else:
             largest_before = largest
     return max_sweeps
@@ -393,6 +396,7 @@ def _search_line(
 ) -> Any:
     """Find the step size, 1, 1/2, 1/4, ... or 0, with a sufficient decrease (Armijo's rule), and the loss there."""
     features, weights, gradient = memory.features, memory.weights, memory.gradient
+    # The decrease that the linear model of the loss promises for the full step, L1 norm included.
     full_norm, promise = 0.0, 0.0
     for column in range(n_columns):
         weight = np.float64(weights[features[column]])

@@ -96,11 +96,13 @@ def partition_rows(relevance: Relevance, rows: Int32, state: UInt64, slots: Int3
 def _localised(relevance: Relevance, rows: Int32, slots: Int32) -> Any:
     """Renumber the labels of some rows: the end of each row, the new numbers, and the list of labels."""
     indptr, indices = relevance.indptr, relevance.indices
+    # Where the labels of each row end.
     ends = np.empty(rows.shape[0], np.int64)
     total = 0
     for at in range(rows.shape[0]):
         total += indptr[rows[at] + 1] - indptr[rows[at]]
         ends[at] = total
+    # Number the labels by first occurrence.
     places = np.empty(total, np.int32)
     present = np.empty(min(total, slots.shape[0]), np.int32)
     n_present = filled = 0
@@ -121,6 +123,7 @@ def _localised(relevance: Relevance, rows: Int32, slots: Int32) -> Any:
 @kernel
 def _rank(sums: Float64, order: Int64) -> None:
     """Sort positions by descending sums, stably: zeros last, the others by insertion or merge sort."""
+    # Positive sums to the front, in their order; zeros behind them.
     n, filled = sums.shape[0], 0
     for place in range(n):
         if sums[place] > 0:

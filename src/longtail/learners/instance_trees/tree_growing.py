@@ -76,12 +76,14 @@ def grow_tree(
         node = len(rights)
         if parent >= 0:
             rights[parent] = np.int32(node)
+        # Split the rows of the node; `rows` is rearranged so that those of the left child come first.
         rows = order[first:end]
         n_left, found = _split(
             indptr, indices, values, relevance, growth, limits, state, memory, slots, rows, sides[first:end],
             margins[first:end],
         )  # fmt: skip
         n_own_weights, n_own_labels, own_bias = 0, 0, np.float32(0)
+        # An inner node keeps the weights of its hyperplane, a leaf the labels of its rows.
         if 0 < n_left < rows.shape[0]:
             features, weights = with_room(features, n_weights + found), with_room(weights, n_weights + found)
             n_own_weights = _keep_weights(found, memory, features[n_weights:], weights[n_weights:])

@@ -60,6 +60,7 @@ def add_values(sums: Float32, loss: int, above: Any) -> None:
 @kernel
 def _sorted_by_node(nodes: Int32, count: int, first: int, last: int, order: Int64) -> None:
     """Sort visits by node with a counting sort, which is stable."""
+    # Count the visits of each node, and turn the counts into offsets.
     starts = np.zeros(last - first + 1, np.int64)
     for visit in range(count):
         starts[nodes[visit] - first + 1] += 1
@@ -115,7 +116,7 @@ def _take_members(
     worst = beam_scores[one, last]
     for lane in range(LANES):
         score = sums[lane]
-        if score < worst and score < floor:
+        if score < worst and score < floor:  # enters neither the beam nor the ranking
             continue
         member = members[begin + lane]
         if member < -1:  # node -2 - member
@@ -129,7 +130,7 @@ def _take_members(
                 found.counts[one] += 1
             elif score >= floor:
                 insert(labels[row], scores[row], member, np.exp(score))
-                if labels[row, last_place] >= 0:
+                if labels[row, last_place] >= 0:  # the ranking is full: its last score is the one to exceed
                     floor = _floor(scores[row, last_place])
     return floor
 
@@ -152,6 +153,7 @@ def _visit_node(
         for visit in visits:
             one = visit_lists[visit]
             row = one // shape.n_trees
+            # Path scores never rise: a label of this node can't exceed the contribution of the node itself.
             if may_skip and discount * visit_scores[visit] < floors[row]:
                 continue
             if in_panel:
@@ -223,8 +225,9 @@ def beam_search(
         beam_scores[one, 0] = 0
     for level in range(depth):
         visits = _beam_to_visits(beam_nodes, beam_scores, visit_nodes, visit_lists, visit_scores)
-        # Values are at most 0, so no label in the last level scores above its node's contribution: skip hopeless nodes.
+        # In the last level a node is skipped if none of its labels can enter the ranking; see `_visit_node`.
         may_skip = level + 2 == shape.level_starts.shape[0] and found.labels.shape[0] == 0
+        # With many rows, node by node, so that the weights of a node are loaded once.
         if n > 1:
             _sorted_by_node(visit_nodes, visits, shape.level_starts[level], shape.level_starts[level + 1], order)
         else:
@@ -262,6 +265,7 @@ def merge_collected(
     total, in_tree = np.empty(n_labels, np.float32), np.empty(n_labels, np.float32)
     stamps = np.full(n_labels, -1, np.int64)  # line in which a label was last seen
     for row in range(labels.shape[0]):
+        # Sum the scores over the trees.
         for one in range(row * n_trees, (row + 1) * n_trees):
             for at in range(found.counts[one]):
                 label, score = found.labels[one, at], found.scores[one, at]
@@ -275,6 +279,7 @@ def merge_collected(
                     continue
                 stamps[label] = one
                 in_tree[label] = score
+        # Rank each label once; its stamp is reset for the next row.
         for one in range(row * n_trees, (row + 1) * n_trees):
             for at in range(found.counts[one]):
                 label = found.labels[one, at]

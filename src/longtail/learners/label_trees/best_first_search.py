@@ -27,6 +27,7 @@ def _insert_once(labels: Int32, scores: Float32, label: Any, score: Any) -> None
         if labels[place] == label:
             if scores[place] >= score:
                 return
+            # Remove the lower score: the labels below move up by one.
             for later in range(place, labels.shape[0] - 1):
                 labels[later], scores[later] = labels[later + 1], scores[later + 1]
             labels[labels.shape[0] - 1], scores[labels.shape[0] - 1] = -1, -np.inf
@@ -72,6 +73,7 @@ def best_first_search(
             heap.pop()
         while len(heap) > 0:
             bound, node, above = heap[0]
+            # Stop once the k-th best label exceeds the bounds of all nodes that are left, rounding included.
             if labels[row, k - 1] >= 0 and np.exp(-bound + _SLACK) < scores[row, k - 1]:
                 break
             heappop(heap)
@@ -81,11 +83,11 @@ def best_first_search(
                 add_values(sums, loss, np.float32(discount * above))
                 for lane in range(LANES):
                     member = chunks.members[block * LANES + lane]
-                    if member < -1:
+                    if member < -1:  # a node: push it with its bound, unless no allowed label is under it
                         child = -2 - member
                         if most_weight[child] > -np.inf:
                             limit = reach[child] * sums[lane] + most_weight[child]
                             heappush(heap, (-np.float32(limit), np.int32(child), sums[lane]))
-                    elif member >= 0 and not (restricted and not allowed[member]):
+                    elif member >= 0 and not (restricted and not allowed[member]):  # a label: rank it
                         score = sums[lane] + (log_weights[member] if weighted else np.float32(0))
                         _insert_once(labels[row], scores[row], member, np.exp(score))

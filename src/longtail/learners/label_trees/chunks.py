@@ -69,6 +69,7 @@ def lane_sizes(weights: Float32) -> Any:
 def sort_into_buckets(features: Int32, bits: int, order: Int64, buckets: Int32) -> None:
     """Sort pairs by bucket, stably, and write the offsets of the buckets to column 0 of `buckets`."""
     n = features.shape[0]
+    # A counting sort: count the pairs of each bucket, turn the counts into offsets, then place the pairs.
     buckets[:, 0] = 0
     for pair in range(n):
         buckets[bucket_of(features[pair], bits) + 1, 0] += 1
@@ -154,7 +155,7 @@ def _find_in_bucket(first: Any, end: Any, feature: Any, keys: Array, kept: UInt8
     """Look up a feature in pairs `first` to `end` - 1; the weights of the first are at `entry` or `row`."""
     for pair in range(first, end):
         if np.int64(keys[pair]) == feature:
-            for before in range(first, pair):
+            for before in range(first, pair):  # skip the weights of the pairs before it
                 size = np.int64(kept[before])
                 if size > DENSE_FROM:
                     row += 1
@@ -283,6 +284,7 @@ def score_panel(
     """Same as `score_block`, for a block with an open panel."""
     indices, values, places, factors, sums = rows.indices, rows.values, memory.places, memory.factors, memory.sums
     sums[:] = 0
+    # Features with a row in the panel; others are overwritten by the next, without a branch.
     found: Any = 0
     for at in range(rows.indptr[row], rows.indptr[row + 1]):
         slot = slots[indices[at]]

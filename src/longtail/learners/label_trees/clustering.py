@@ -237,6 +237,7 @@ def mark_largest(scores: Float32, count: int, spare: Float32, marks: UInt8) -> N
     for i in range(n):
         spare[i] = scores[i]
     threshold = _select(spare, n, n - count)
+    # Scores equal to the threshold fill the places that larger ones leave.
     room: Any = count
     for i in range(n):
         room -= np.int64(scores[i] > threshold)
@@ -251,6 +252,7 @@ def _select(values: Float32, n: int, k: int) -> Any:
     """Return the value with rank k of the first n, which are rearranged (Hoare's quickselect)."""
     low, high = np.int64(0), n - 1
     while low < high:
+        # The pivot is the median of three; smaller values move before it, larger ones behind it.
         a, b, c = values[low], values[(low + high) // 2], values[high]
         pivot = max(min(a, b), min(max(a, b), c))
         i, j = low, high
@@ -263,6 +265,7 @@ def _select(values: Float32, n: int, k: int) -> Any:
                 values[i], values[j] = values[j], values[i]
                 i += 1
                 j -= 1
+        # Continue in the part that holds rank k; between j and i all values equal the pivot.
         if j < k:
             low = i
         if k < i:

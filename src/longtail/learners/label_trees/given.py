@@ -9,13 +9,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from longtail.data.hierarchy import Hierarchy, find_cycle, format_cycle
+from longtail.data.concept_pairs import Concept, check_cycles, check_pairs
+from longtail.data.hierarchy import Hierarchy
 from longtail.data.label_index import LabelIndex
 from longtail.errors import InputError, ParameterError
 from longtail.kernels.types import Int32, Int64
 from longtail.learners.label_trees.forest import Branches
-
-Concept = int | str
 
 
 def branches_from_pairs(
@@ -52,8 +51,8 @@ def branches_from_pairs(
 
     Raises
     ------
-    ParameterError
-        For ``tree``: malformed pairs, labels out of range, or cycles.
+    InputError
+        For malformed pairs, labels out of range, or cycles.
 
     Examples
     --------
@@ -64,10 +63,7 @@ def branches_from_pairs(
     """
     wanted = np.unique(np.asarray(labels, np.int32))
     concepts, parents = _numbered(pairs, n_labels)
-    cycle = find_cycle(parents, len(concepts)) if len(parents) else []
-    if cycle:
-        names = list(concepts)
-        raise ParameterError("tree", _Shown(format_cycle([names[one] for one in cycle])), "must not contain a cycle")
+    check_cycles(parents, list(concepts))
     placed = {int(label): concepts[int(label)] for label in wanted if int(label) in concepts}
     others = np.array([label for label in wanted if int(label) not in placed], np.int32)
     if not placed:
@@ -76,12 +72,12 @@ def branches_from_pairs(
     return _numbered_nodes(below, label_of, tops, rest(others) if len(others) else None)
 
 
-def check_pairs(tree: Any) -> None:
+def check_tree(tree: Any) -> None:
     """Refuse what is neither a hierarchy nor a list of pairs, such as a file name or a mapping.
 
     Examples
     --------
-    >>> check_pairs([(0, "Italy"), (1, "Italy")])
+    >>> check_tree([(0, "Italy"), (1, "Italy")])
     """
     if isinstance(tree, Hierarchy | None) or (
         isinstance(tree, Iterable) and not isinstance(tree, str | bytes | os.PathLike | Mapping)
@@ -129,26 +125,11 @@ class _Shown(str):
 def _numbered(pairs: Iterable[Any], n_labels: int | None) -> tuple[dict[Concept, int], Int64]:
     """Number the concepts by first occurrence, and drop duplicate pairs."""
     concepts: dict[Concept, int] = {}
-    numbers: dict[tuple[int, int], None] = {}
-    for place, pair in enumerate(pairs):
-        if isinstance(pair, str) or not hasattr(pair, "__len__") or len(pair) != 2:
-            raise ParameterError("tree", _short(pair), f"must hold pairs (child, parent), also at place {place}")
-        child, parent = (_checked(one, place, n_labels) for one in pair)
-        numbers[concepts.setdefault(child, len(concepts)), concepts.setdefault(parent, len(concepts))] = None
-    return concepts, np.array(list(numbers), np.int64).reshape(-1, 2)
-
-
-def _checked(concept: Any, place: int, n_labels: int | None) -> Concept:
-    if isinstance(concept, str):
-        return str(concept)
-    if isinstance(concept, bool) or not isinstance(concept, int | np.integer):
-        raise ParameterError(
-            "tree", _short(concept), f"must hold label ids and names of concepts, also in pair {place}"
-        )
-    if concept < 0 or (n_labels is not None and concept >= n_labels):
-        allowed = "of at least 0" if n_labels is None else f"from 0 to {n_labels - 1}"
-        raise ParameterError("tree", int(concept), f"must hold label ids {allowed}, also in pair {place}")
-    return int(concept)
+    numbers = [
+        (concepts.setdefault(child, len(concepts)), concepts.setdefault(parent, len(concepts)))
+        for child, parent in check_pairs(pairs, n_labels)
+    ]
+    return concepts, np.array(numbers, np.int64).reshape(-1, 2)
 
 
 def _short(value: Any) -> _Shown:

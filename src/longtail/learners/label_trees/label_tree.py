@@ -21,7 +21,7 @@ from longtail.learners.label_trees.chunk_weights import PRECISIONS, ChunkWeights
 from longtail.learners.label_trees.estimate import estimate_nodes
 from longtail.learners.label_trees.explaining import explain_label
 from longtail.learners.label_trees.forest import Branches, LabelForest
-from longtail.learners.label_trees.given import branches_from_pairs, check_pairs, pairs_of
+from longtail.learners.label_trees.given import branches_from_pairs, check_tree, pairs_of
 from longtail.learners.label_trees.insertion import insert_labels
 from longtail.learners.label_trees.node_training import NodeTrainer
 from longtail.learners.label_trees.overlap import with_overlap
@@ -223,7 +223,7 @@ class LabelTree(Learner):
             is_known = False
         if not is_known:
             raise ParameterError("loss", self.loss, "must be squared-hinge or logistic")
-        check_pairs(self.tree)
+        check_tree(self.tree)
         weighting = get_weighting(self.weighting)
         if isinstance(weighting, PropensityWeighting) and isinstance(
             get_propensity(weighting.propensity), GivenPropensity

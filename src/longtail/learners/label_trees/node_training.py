@@ -119,6 +119,7 @@ class NodeTrainer:
 
         `candidates` is a 0/1 matrix, rows by nodes of the level.
         """
+        # The rows of each node.
         forest = self.forest
         first, last = self._level_starts[depth : depth + 2]
         reach = self._rows_under(int(first), int(last))
@@ -126,6 +127,7 @@ class NodeTrainer:
             reach = reach + candidates
         by_node = reach.tocsc()
         by_node.sort_indices()
+        # The positive rows of each member: those of a label, or those with a label under a node of the level below.
         Y = self._labels_by_column
         costs = self.label_costs or self.weighting._costs(np.diff(Y.indptr), self.X.shape[0])
         starts, rows = Y.indptr.astype(np.int64), Y.indices

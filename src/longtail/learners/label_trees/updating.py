@@ -122,6 +122,7 @@ class NodeUpdating:
         changed[self.joined] = 0 if retrainer is None else 1
         for depth in range(forest.n_levels):
             first, last = forest.level_starts[depth : depth + 2]
+            # Members with few changes are moved, those with many are retrained if all rows are given.
             of_nodes, node_costs = self._nodes_below(depth)
             shares = np.concatenate([of_nodes, changed])
             thresholds = np.concatenate([np.full(len(of_nodes), _RETRAINED_NODES), np.full(len(changed), REFIT_SHARE)])
@@ -195,6 +196,7 @@ class NodeUpdating:
         if not len(chosen):
             return block  # only earlier rows have changed
         counts = level.member_starts[columns + 1] - level.member_starts[columns]
+        # Start the solver from the present weights of the features that occur in the rows.
         place = np.full(n_features, -1, np.int64)
         place[features] = np.arange(len(features))
         old_features, old = decoded(block)
@@ -205,6 +207,7 @@ class NodeUpdating:
         memory.bias_weights[:] = bias_start(settings, counts, len(chosen))
         memory.bias_weights[:n_lanes] = before = block.bias[:n_lanes] / share
         solve(settings, job.number, rows, positives, level.costs.take(columns), memory, stop)
+        # Interpolate between the present weights and the solution; weights of other features stay.
         moved = np.concatenate([memory.weights * job.steps, old[inside < 0]])
         moved[inside[inside >= 0]] += (1 - job.steps) * old[inside >= 0]
         moved[np.abs(moved) < settings.prune_below * job.steps] = 0  # pruned in proportion to the step
@@ -224,6 +227,7 @@ class NodeUpdating:
             return
         candidates = None
         if self.n_hard_negatives:
+            # The levels above, updated already, say which rows reach which node.
             old = self.search.weights
             done = int(old.block_starts_[self.search.forest.level_starts[depth]])
             starts = np.minimum(old.block_starts_, done)

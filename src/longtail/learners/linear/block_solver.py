@@ -127,6 +127,7 @@ def logistic_step(
         upper = bound[1, lane] if y > 0 else bound[0, lane]
         old = dual[slot, lane]
         margin = y * scores[lane]
+        # The root is between `low` and `high`; start where the sigmoid of their midpoint puts it.
         high = q * old - margin
         low = high - q * upper
         t = high - q * upper / (np.float32(1) + np.exp(-np.float32(0.5) * (low + high)))
@@ -135,6 +136,7 @@ def logistic_step(
             value = t + q * (upper * sigmoid - old) + margin
             if abs(value) <= np.float32(1e-6) * (np.float32(1) + abs(t)):
                 break
+            # Shrink the bracket, then take a Newton step, or a bisection if that would leave the bracket.
             if value > 0:
                 high = t
             else:
@@ -143,6 +145,7 @@ def logistic_step(
             if iteration % 3 == 2 or not (low < t < high):
                 t = np.float32(0.5) * (low + high)
         new = upper / (np.float32(1) + np.exp(-t))
+        # A step with a gradient below the tolerance is not taken.
         if abs(new - old) * (q + np.float32(4) / upper) > tolerance:
             lines |= 1 << (lane // LINE)
         else:
@@ -194,7 +197,7 @@ def _visit_rows(count: int, slots: int, rows: CSRRows, problem: BlockProblem, me
         slot = np.int64(slot_of_row[row])
         if squares[row] <= 0:
             continue
-        if slot >= 0 and rest[slot] > 0:
+        if slot >= 0 and rest[slot] > 0:  # resting: keep it in the order without scoring it
             rest[slot] -= 1
             rested += 1
             order[kept] = row
@@ -221,6 +224,7 @@ def _visit_rows(count: int, slots: int, rows: CSRRows, problem: BlockProblem, me
         else:  # rest for 1, 3, 7, 15 epochs
             patience[slot] = min(2 * patience[slot] + 1, LONGEST_REST)
             rest[slot] = patience[slot]
+        # Shrinking: negative rows whose dual variables are all 0 leave the order.
         if most > 0 or slot < n_positive:
             order[kept] = row
             kept += 1
@@ -245,6 +249,7 @@ def solve_block(rows: CSRRows, problem: BlockProblem, memory: SolverMemory, stat
         slots, _, _, _ = _visit_rows(n_positive + WARM_NEGATIVES, slots, rows, problem, memory, stop)
         rest[:slots] = 0
     memory.patience[:slots] = 0
+    # Epochs over all rows, and then over those that are left in the order.
     for row in range(n):
         order[row] = row
     active = n

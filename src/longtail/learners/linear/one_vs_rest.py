@@ -163,9 +163,7 @@ class OneVsRest(Learner):
             raise ParameterError("loss", self.loss, "must be squared-hinge, hinge or logistic")
         weighting = get_weighting(self.weighting)
         if isinstance(weighting, PropensityWeighting) and isinstance(get_loss(self.loss), Corrected):
-            raise ParameterError(
-                "weighting", self.weighting, "must not use propensities, because the loss does already"
-            )
+            raise ParameterError("weighting", self.weighting, "must not use propensities, which the loss uses already")
 
     def add_labels(self, X: Any, y: Any) -> Self:
         """Train classifiers for new labels; those of the others do not change by a bit.

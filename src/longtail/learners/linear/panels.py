@@ -155,6 +155,7 @@ def _gather(
         places[:] = 0  # counting sort by depth
         for at in range(indptr[first + row], indptr[first + row + 1]):
             places[depths[indices[at]]] += 1
+        # Counts become offsets, the largest depth first; panel b ends after the features deeper than b.
         end = begins[row]
         for depth in range(places.shape[0] - 1, 0, -1):
             count = places[depth]

@@ -68,9 +68,10 @@ def _moved(
     blocks = BlockTrainer.blocks_by_frequency(counts)
     if not blocks:
         return
+    # Solve for the features that occur in the new rows alone: weights of other features can't change.
     place = np.full(batch.n_labels, -1, np.int64)
     place[known.labels] = np.arange(len(known.labels))
-    occurring = np.unique(batch.X.indices)  # weights of other features cannot change
+    occurring = np.unique(batch.X.indices)
     number = np.full(batch.X.shape[1], -1, np.int32)
     number[occurring] = np.arange(len(occurring), dtype=np.int32)
     X = sp.csr_array((batch.X.data, number[batch.X.indices], batch.X.indptr), shape=(batch.X.shape[0], len(occurring)))

@@ -46,6 +46,7 @@ def parents_first(Y: sp.csr_array) -> Callable[[TopK], TopK]:
         labels, scores = top.labels.copy(), top.scores.copy()
         for row in range(len(labels)):
             own = Y.indices[Y.indptr[row] : Y.indptr[row + 1]]
+            # Missing true labels replace the lowest-ranked wrong ones.
             missing = np.setdiff1d(own, labels[row])[: labels.shape[1]]
             if len(missing):
                 wrong = np.flatnonzero(~np.isin(labels[row], own))[::-1][: len(missing)]

@@ -47,10 +47,11 @@ class StepSize(NamedTuple):
 def adam_row(values: Float32, first_moment: Float32, second_moment: Float32, gradient: Float32, size: StepSize) -> None:
     """Update one row by Adam, or by gradient descent."""
     learning_rate, correction = size.learning_rate, size.correction
-    if correction == 0:
+    if correction == 0:  # plain gradient descent
         for column in range(values.shape[0]):
             values[column] -= learning_rate * gradient[column]
         return
+    # Moving averages of the gradient and of its square, then the step; bias corrections are in `size`.
     for column in range(values.shape[0]):
         g = gradient[column]
         first_moment[column] += (np.float32(1) - _BETA1) * (g - first_moment[column])

@@ -102,6 +102,7 @@ def dense_truth(indptr: Tensor, labels: Tensor, n_labels: int) -> Tensor:
 def are_own(labels: Tensor, truth: Truth) -> Tensor:
     """Return 1 where a label of a row is one of its true ones, else 0."""
     n = len(labels)
+    # Compare keys that are unique per row and label; -1, for none, matches no key of a true label.
     rows = torch.repeat_interleave(torch.arange(n, device=labels.device), truth.indptr.diff())
     wide = int(labels.max()) + 2 if labels.numel() else 1
     wide = max(wide, int(truth.labels.max()) + 2 if truth.labels.numel() else 1)
