@@ -14,7 +14,7 @@ from typing import Any, ClassVar, TypeVar
 
 from longtail.errors import ParameterError
 
-__all__ = ["Config", "config_context", "get_config", "set_config"]  # the others are for longtail's own rooms
+__all__ = ["Config", "config_context", "get_config", "set_config"]  # the others are for longtail's own packages
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _UNSET: Any = object()

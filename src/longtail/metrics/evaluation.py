@@ -369,5 +369,5 @@ def check_weights(inverse_propensity: npt.ArrayLike | None, n_labels: int) -> Fl
             f"inverse_propensity has shape {weights.shape} for {n_labels} labels: give one for each label."
         )
     if not (np.isfinite(weights).all() and (weights > 0).all()):
-        raise InputError("inverse_propensity must hold finite numbers above 0.")
+        raise InputError("inverse_propensity must hold finite numbers above 0: 1/p of each label, not p.")
     return weights
