@@ -100,8 +100,10 @@ def check_learner(wrapper: Learner, name: str = "learner") -> None:
         raise ParameterError(name, type(learner).__name__, f"must be a learner or None{hint}")
     if learner is not None and get_tags(learner).input_tags.string:
         takes_texts = get_tags(wrapper).input_tags.string
-        advice = "give the one that it wraps" if takes_texts else f"put {type(wrapper).__name__} into"
-        raise ParameterError(name, learner, f"must take a matrix: {advice} the learner over texts")
+        advice = (
+            "give the one that it wraps" if takes_texts else f"put {type(wrapper).__name__} into the learner over texts"
+        )
+        raise ParameterError(name, learner, f"must take a matrix: {advice}")
 
 
 def unit_scores(learner: Learner, *scores: float) -> list[float]:
