@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from numbers import Integral, Real
@@ -231,6 +232,23 @@ class Validated:
             for name, constraint in vars(base).get("_constraints", {}).items():
                 check(name, getattr(self, name), constraint)
         checked_jobs(getattr(self, "n_jobs", None))
+
+
+@contextmanager
+def parameters_of(path: str) -> Iterator[None]:
+    """Put the path of a nested object before the names of parameters in errors, as `set_params` takes them.
+
+    Examples
+    --------
+    >>> with parameters_of("learner"):
+    ...     check("C", -1, Number(above=0))
+    Traceback (most recent call last):
+    longtail.errors.ParameterError: learner__C must be a number above 0, got -1.
+    """
+    try:
+        yield
+    except ParameterError as error:
+        raise error.renamed(f"{path}__{error.name}") from None
 
 
 def check(name: str, value: Any, constraint: Constraint) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from longtail.kernels.augmentation import (
     Augmentation,
-    CopyRoom,
+    CopyBuffers,
     copied_positives,
     copy_rows,
     labelled_rows,
@@ -193,7 +193,7 @@ def test_copies_behind_their_rows_with_lengths_of_their_own(normalise):
     X = random_rows(4)
     augmentation, scales = Augmentation(3, 0.5, 2, 8), np.full(9, 0.25)
     rows, places, names = solver_rows(X, scales, 2.0), np.array([0, 3, 8]), np.array([10, 3, 20])
-    room = CopyRoom()
+    room = CopyBuffers()
     found = room.append(rows, places, names, augmentation, normalise=normalise, same=True)
     assert len(found.indptr) == 9 + 9 + 1
     assert found.bias == 2
@@ -215,13 +215,13 @@ def test_copies_behind_their_rows_with_lengths_of_their_own(normalise):
 
 def test_memory_is_used_again():
     """Fewer copies, then more, of the same rows and of others: always what fresh memory would give."""
-    augmentation, room = Augmentation(2, 0.5, 1, 0), CopyRoom()
+    augmentation, room = Augmentation(2, 0.5, 1, 0), CopyBuffers()
     one, other = (solver_rows(random_rows(seed), np.ones(9), 1.0) for seed in (1, 2))
     for rows, places, same in ((one, [2], True), (one, [0, 1, 2, 3, 8], True), (one, [5], True), (other, [4, 6], False),
                                (other, [1], False), (one, [7], True)):  # fmt: skip
         chosen = np.array(places)
         found = room.append(rows, chosen, chosen, augmentation, normalise=True, same=same)
-        fresh = CopyRoom().append(rows, chosen, chosen, augmentation, normalise=True, same=False)
+        fresh = CopyBuffers().append(rows, chosen, chosen, augmentation, normalise=True, same=False)
         size = fresh.indptr[-1]
         for name in ("indptr", "scales", "squares"):
             np.testing.assert_array_equal(getattr(found, name), getattr(fresh, name))

@@ -194,12 +194,12 @@ def test_learners_in_a_blend_are_parts():
     assert [path for path, _ in blend.parts()] == ["", "learners.0__", "learners.1__", "learners.1__learner__"]
     assert blend.find(OneVsRest, fitted=False) is weighted
     assert blend.propensity_model() is weighted.weighting.propensity
-    with pytest.raises(ParameterError, match="must go around TAug"):
+    with pytest.raises(ParameterError, match="must wrap TAug"):
         TAug(learner=blend)._check_parameters()
     X, Y = small_data()
     blend.set_params(weights=[1, 1]).fit(X, Y)
     other = Popularity().fit(X, Y)
-    changed = blend._with_inside(lambda part: other if isinstance(part, Popularity) else part)
+    changed = blend._with_nested(lambda part: other if isinstance(part, Popularity) else part)
     assert (changed.learners_[0], changed.learners_[1]) == (other, blend.learners_[1])
     assert blend.learners_[0] is not other
 

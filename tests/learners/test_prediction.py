@@ -7,16 +7,19 @@ from sklearn.base import clone
 from longtail import (
     Blend,
     InstanceForest,
+    JainPropensity,
     LabelTree,
     OneVsRest,
     Popularity,
+    RankNet,
     Stacked,
     TailDial,
     TAug,
     TextLearner,
     Tfidf,
 )
-from longtail.weighting import InversePropensity
+from longtail.errors import ParameterError
+from longtail.weighting import InversePropensity, PWcb
 from tests.learners.contract import UNSEEN, small_data
 
 LOGISTIC = OneVsRest(loss="logistic", n_jobs=1)
@@ -104,3 +107,18 @@ def test_texts():
     rows = learner.features_.transform(texts)
     np.testing.assert_array_equal(learner.predict_proba(texts, [1, 0]), learner.learner_.predict_proba(rows, [1, 0]))
     assert learner.predict_proba(["fish"], [0])[0, 0] > 0.5
+
+
+@pytest.mark.parametrize(
+    ("learner", "name"),
+    [
+        (TailDial(learner=RankNet(learner=OneVsRest(C=-1))), "learner__learner__C"),
+        (Stacked(second=InstanceForest(max_iter=0)), "second__max_iter"),
+        (Blend(learners=[OneVsRest(), OneVsRest(weighting=PWcb(beta=2))]), "learners.1__weighting__beta"),
+        (TextLearner(features=Tfidf(min_df=-1)), "features__min_df"),
+        (OneVsRest(weighting=PWcb(propensity=JainPropensity(a=-1))), "weighting__propensity__a"),
+    ],
+)
+def test_errors_give_the_path_of_a_nested_parameter(learner, name):
+    with pytest.raises(ParameterError, match=rf"^{name} must be"):
+        learner._check_parameters()

@@ -57,7 +57,7 @@ class TestTextLearner(LearnerContract):
         [
             (LogisticRegression(), "must be a learner or None"),
             ("dismec", "must be a learner or None"),
-            (TextLearner(), "must take a matrix: give the one inside the learner over texts"),
+            (TextLearner(), "must take a matrix: give the one that it wraps"),
         ],
     )
     def test_what_is_no_learner_over_matrices_is_refused(self, inside, reason):

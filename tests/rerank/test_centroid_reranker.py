@@ -328,7 +328,7 @@ def test_alpha_is_set_on_a_model(tmp_path):
 
 def test_wrong_parameters_of_the_learner_are_refused_first(monkeypatch):
     monkeypatch.setattr(InstanceForest, "fit", lambda self, X, y: pytest.fail("training had begun"))
-    with pytest.raises(ParameterError, match=r"^n_trees "):
+    with pytest.raises(ParameterError, match=r"^learner__n_trees "):
         CentroidReranker(learner=InstanceForest(n_trees=0)).fit(*small_data())
 
 

@@ -118,7 +118,7 @@ def test_in_sample_scores_are_too_good(data):
         ({"margin": float("nan")}, "margin"),
         ({"top_k": 0}, "top_k"),
         ({"learner": 3}, "learner"),
-        ({"learner": OneVsRest(C=-1)}, "C"),
+        ({"learner": OneVsRest(C=-1)}, "learner__C"),
     ],
 )
 def test_wrong_parameters(params, name):

@@ -148,7 +148,7 @@ def test_wrong_parameters_are_refused(name, value):
 
 
 def test_parameters_of_the_learner_are_refused_first_and_can_be_set():
-    with pytest.raises(ParameterError, match=r"^n_trees "):
+    with pytest.raises(ParameterError, match=r"^learner__n_trees "):
         TAug(learner=LabelTree(n_trees=0)).fit(*small_data())
     learner = TAug().set_params(learner__n_trees=2, tau=0.2)
     assert (learner.learner.n_trees, learner.learner.arity, learner.tau) == (2, 100, 0.2)

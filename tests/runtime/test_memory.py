@@ -8,7 +8,7 @@ from longtail.errors import ParameterError
 from longtail.runtime.memory import (
     MemoryWatch,
     affordable_threads,
-    check_room,
+    check_memory,
     memory_in_use,
     peak_memory,
     resident_memory,
@@ -51,7 +51,9 @@ def test_freed_memory_does_not_count_as_in_use():
     assert last.all()
 
 
-@pytest.mark.parametrize("begin", [lambda: affordable_threads(1000, "a block"), lambda: check_room(1000, "it", "rows")])
+@pytest.mark.parametrize(
+    "begin", [lambda: affordable_threads(1000, "a block"), lambda: check_memory(1000, "it", "rows")]
+)
 def test_a_limit_exceeded_before_training_is_refused_once(begin):
     with watched_command() as watch:
         watch.peak = 10**12

@@ -8,7 +8,7 @@ import pytest
 from longtail.config import config_context
 from longtail.errors import Interrupted
 from longtail.runtime.pool import ThreadPool, run_blocks
-from longtail.runtime.signals import Stopping, held_signals, inside_of, is_stopping, stop_flag
+from longtail.runtime.signals import Stopping, held_signals, is_stopping, stop_flag, stoppable_by
 from longtail.runtime.task import inheriting
 
 
@@ -58,7 +58,7 @@ def test_a_stop_reaches_what_another_thread_does(work):
         except KeyboardInterrupt as error:
             raised.append(error)
 
-    with inside_of(stopping):
+    with stoppable_by(stopping):
         thread = threading.Thread(target=inheriting(run))
     thread.start()
     assert begun.wait(30)
@@ -76,7 +76,7 @@ def test_a_stop_reaches_what_another_thread_does(work):
 def test_what_begins_after_the_stop_sees_it():
     stopping = Stopping()
     stopping.ask()
-    with inside_of(stopping), stop_flag() as stop:
+    with stoppable_by(stopping), stop_flag() as stop:
         assert stop[0] == 1
     with stop_flag() as stop:
         assert stop[0] == 0

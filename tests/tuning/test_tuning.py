@@ -189,7 +189,7 @@ import sys
 from longtail.cli import main
 from longtail.tuning.search import Search
 
-judged = Search._judged
+judged = Search._evaluated
 
 def told(search, recipe, settings):
     sys.stderr.write(f"begun {recipe}\\n")
@@ -197,7 +197,7 @@ def told(search, recipe, settings):
     sys.stderr.write(f"ended {recipe}\\n")
     return found
 
-Search._judged = told
+Search._evaluated = told
 main()
 """
 

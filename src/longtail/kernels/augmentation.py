@@ -190,7 +190,7 @@ def copied_positives(positives: Positives, copied: Int64, n_rows: int, copies: i
     return rows_out[:found], offsets_out[: found + 1], lanes_out[: int(offsets_out[found])]
 
 
-class CopyRoom:
+class CopyBuffers:
     """Reusable buffers of one thread for rows and the copies of some of them."""
 
     def __init__(self) -> None:

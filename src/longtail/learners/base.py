@@ -29,7 +29,7 @@ from longtail.learners.prediction import PredictionMixin, checked_k
 from longtail.learners.updates import UpdateBatch
 from longtail.propensity import Propensity, get_propensity
 from longtail.topk import TopK
-from longtail.validation import Number, Validated, check
+from longtail.validation import Number, Validated, check, parameters_of
 from longtail.weighting import get_weighting
 
 Allowed = Flags | None
@@ -233,9 +233,13 @@ class Learner(Validated, NestedMixin, PredictionMixin, WithJobs, BaseEstimator):
         """Raise an error for the first invalid parameter, also of the weighting and the propensities."""
         super()._check_parameters()
         if hasattr(self, "weighting"):
-            get_weighting(self.weighting)._check_parameters()
+            weighting = get_weighting(self.weighting)
+            with parameters_of("weighting"):
+                weighting._check_parameters()
         if hasattr(self, "propensity"):
-            get_propensity(self.propensity)._check_parameters()
+            propensity = get_propensity(self.propensity)
+            with parameters_of("propensity"):
+                propensity._check_parameters()
 
     @abstractmethod
     def _fit(self, X: sp.csr_array, Y: sp.csr_array) -> None: ...
@@ -251,9 +255,9 @@ class Learner(Validated, NestedMixin, PredictionMixin, WithJobs, BaseEstimator):
 
     def _updated(self, batch: UpdateBatch) -> Self:
         """Return an updated copy."""
-        grown = copy.copy(self)
-        grown._learn_batch(batch)
-        return grown
+        updated = copy.copy(self)
+        updated._learn_batch(batch)
+        return updated
 
     def _fit_augmented(self, X: sp.csr_array, Y: sp.csr_array, augmentation: Augmentation) -> None:
         """Fit to rows and to augmented copies of those with labels; all counts stay those of the rows.
@@ -305,7 +309,7 @@ class Learner(Validated, NestedMixin, PredictionMixin, WithJobs, BaseEstimator):
         return found.factors
 
     def propensity_model(self, default: Propensity | None = None) -> Propensity:
-        """Return the propensities given to this learner, its weighting or a learner inside; else `default`.
+        """Return the propensities given to this learner, its weighting or a nested learner; else `default`.
 
         Examples
         --------

@@ -25,7 +25,7 @@ from longtail.learners.platt import fit_platt
 from longtail.learners.prediction import checked_k
 from longtail.metrics import evaluate
 from longtail.topk import TopK
-from longtail.validation import SEED, Constraint, Integer, Number, as_list, check
+from longtail.validation import SEED, Constraint, Integer, Number, as_list, check, parameters_of
 
 _LEAST_SLOPE = 0.01
 _STEPS = (0.5, 0.25, 0.1, 0.05, 0.02)  # of the search for weights
@@ -189,9 +189,9 @@ class Blend(Learner):
         asked = np.unique(np.concatenate([labels, *(part.labels[0][part.labels[0] >= 0] for part in tops)]))
         found = log_odds(tops, np.zeros(len(asked), np.int64), asked.astype(np.int64), self.n_labels_)
         of_label = dict(zip(asked.tolist(), found, strict=True))
-        return [self._why(label, of_label[label], X, tops) for label in labels.tolist()]
+        return [self._explain_one(label, of_label[label], X, tops) for label in labels.tolist()]
 
-    def _why(self, label: int, log_odds: Float64, X: Any, tops: Sequence[LogOdds]) -> Explanation:
+    def _explain_one(self, label: int, log_odds: Float64, X: Any, tops: Sequence[LogOdds]) -> Explanation:
         """Distribute a label's score over the learners, and over the features of those that have it as a candidate."""
         shares = self.slope_ * self.weights_ * log_odds
         score = float(shares.sum()) + self.offset_
@@ -202,8 +202,10 @@ class Blend(Learner):
                 for name, effect in _explained(learner, X, label):
                     effects[name] = effects.get(name, 0.0) + steep * effect
         ordered = sorted(((name, effect) for name, effect in effects.items() if effect), key=lambda e: -abs(e[1]))
-        why = Explanation(label, str(label), score, score - sum(effect for _, effect in ordered), ordered)
-        return why.with_sources([*zip(self._names(), shares.tolist(), strict=True), ("offset", float(self.offset_))])
+        explanation = Explanation(label, str(label), score, score - sum(effect for _, effect in ordered), ordered)
+        return explanation.with_sources(
+            [*zip(self._names(), shares.tolist(), strict=True), ("offset", float(self.offset_))]
+        )
 
     def _names(self) -> list[str]:
         if self.names is not None:
@@ -267,8 +269,9 @@ class Blend(Learner):
         if len(self.learners) < 2:
             raise ParameterError("learners", list(self.learners), "must hold at least two learners")
         self._check_weights(len(self.learners))
-        for part in self.learners:
-            part._check_parameters()
+        for number, part in enumerate(self.learners):
+            with parameters_of(f"learners.{number}"):
+                part._check_parameters()
 
     def _check_weights(self, n: int) -> None:
         if self.names is not None and len(as_list(self.names) or ()) != n:

@@ -106,10 +106,10 @@ class Calibration(Validated, BaseEstimator):
         everywhere = self._curve(scores, hits)
         curves = []
         for index in range(int(bin_of_label.max(initial=0)) + 1):
-            inside = bin_of_label[labels] == index
-            right = int(hits[inside].sum())
-            enough = inside.sum() >= _FEWEST_PAIRS and min(right, inside.sum() - right) >= _FEWEST_HITS
-            curves.append(self._curve(scores[inside], hits[inside]) if enough else everywhere)
+            in_bin = bin_of_label[labels] == index
+            right = int(hits[in_bin].sum())
+            enough = in_bin.sum() >= _FEWEST_PAIRS and min(right, in_bin.sum() - right) >= _FEWEST_HITS
+            curves.append(self._curve(scores[in_bin], hits[in_bin]) if enough else everywhere)
         self.bin_of_label_ = np.where(bin_of_label < 0, len(curves), bin_of_label).astype(np.int16)
         curves.append(everywhere)  # of labels without a training row
         self.knots_, self.values_ = (np.concatenate([curve[part] for curve in curves]) for part in (0, 1))
@@ -132,8 +132,8 @@ class Calibration(Validated, BaseEstimator):
         result = np.zeros(top.scores.shape, np.float32)
         bins = np.where(top.labels >= 0, self.bin_of_label_[top.labels], -1)
         for index in range(len(self.offsets_) - 1):
-            inside, own = bins == index, slice(self.offsets_[index], self.offsets_[index + 1])
-            result[inside] = np.interp(top.scores[inside], self.knots_[own], self.values_[own])
+            in_bin, own = bins == index, slice(self.offsets_[index], self.offsets_[index + 1])
+            result[in_bin] = np.interp(top.scores[in_bin], self.knots_[own], self.values_[own])
         return TopK(top.labels, result)
 
     def _curve(self, scores: Float64, hits: Float64) -> tuple[Float64, Float64]:

@@ -1,4 +1,4 @@
-"""Base class of the learners around another learner."""
+"""Base classes of the learners that wrap another learner."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ from longtail.errors import InputError, ParameterError
 from longtail.kernels.types import Float64
 from longtail.learners.base import Learner
 from longtail.learners.norms import label_norms
+from longtail.validation import parameters_of
 
 
 class GrowsTrees(Learner):
-    """A learner that can grow more trees in the forest inside it."""
+    """A learner that can grow more trees in the forest that it wraps."""
 
     learner: Learner | None
     learner_: Learner
 
     def add_trees(self, X: Any, y: Any, n_trees: int) -> Self:
-        """Grow more trees in the fitted learner inside, and leave the others unchanged; see `InstanceForest.add_trees`.
+        """Grow more trees in the wrapped learner, and leave the others unchanged; see `InstanceForest.add_trees`.
 
         When it fails or is interrupted, the learner stays as it was.
         """
@@ -35,7 +36,7 @@ class GrowsTrees(Learner):
         return self
 
     def _grown(self, method: str, what: str, X: Any, *arguments: Any) -> Learner:
-        """Copy of the learner inside after a call of one of its methods."""
+        """Copy of the wrapped learner after a call of one of its methods."""
         check_is_fitted(self, "n_labels_")
         grown: Any = copy.copy(self.learner_)
         if not hasattr(grown, method):
@@ -45,10 +46,10 @@ class GrowsTrees(Learner):
 
 
 class GrowsLabels(GrowsTrees):
-    """A learner that can also learn new labels in the learner inside it."""
+    """A learner that can also learn new labels in the learner that it wraps."""
 
     def add_labels(self, X: Any, y: Any) -> Self:
-        """Learn new labels in the learner inside, and leave the others unchanged; see `OneVsRest.add_labels`."""
+        """Learn new labels in the wrapped learner, and leave the others unchanged; see `OneVsRest.add_labels`."""
         grown = self._grown("add_labels", "support for new labels", X, y)
         with self._whole_or_unchanged():
             self.learner_, self.n_labels_, self.label_counts_ = grown, grown.n_labels_, grown.label_counts_
@@ -56,7 +57,7 @@ class GrowsLabels(GrowsTrees):
 
 
 class MetaLearner(Learner):
-    """A learner around another one, its parameter `learner`; a subclass defines the default for None."""
+    """A learner that wraps another one, its parameter `learner`; a subclass defines the default for None."""
 
     learner: Learner | None
     learner_: Learner
@@ -66,7 +67,7 @@ class MetaLearner(Learner):
         """Return the learner for None."""
 
     def _base(self) -> Learner:
-        """Return a new unfitted copy of the learner inside."""
+        """Return a new unfitted copy of the wrapped learner."""
         made: Learner = self._default() if self.learner is None else clone(self.learner)
         return made
 
@@ -79,7 +80,9 @@ class MetaLearner(Learner):
     def _check_parameters(self) -> None:
         super()._check_parameters()
         check_learner(self)
-        self._base()._check_parameters()
+        base = self._base()
+        with parameters_of("learner"):
+            base._check_parameters()
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters by name; those of the learner can be set even while it is the default None."""
@@ -97,8 +100,10 @@ def check_learner(wrapper: Learner, name: str = "learner") -> None:
         raise ParameterError(name, type(learner).__name__, f"must be a learner or None{hint}")
     if learner is not None and get_tags(learner).input_tags.string:
         takes_texts = get_tags(wrapper).input_tags.string
-        outside = "give the one inside" if takes_texts else f"put {type(wrapper).__name__} into"
-        raise ParameterError(name, learner, f"must take a matrix: {outside} the learner over texts")
+        advice = (
+            "give the one that it wraps" if takes_texts else f"put {type(wrapper).__name__} into the learner over texts"
+        )
+        raise ParameterError(name, learner, f"must take a matrix: {advice}")
 
 
 def unit_scores(learner: Learner, *scores: float) -> list[float]:

@@ -39,8 +39,8 @@ class Explanation:
 
     Examples
     --------
-    >>> why = Explanation(3, "ships", 0.25, -1.0, [("sail", 1.5), ("train", -0.25)])
-    >>> why.bias + sum(effect for _, effect in why.parts) == why.score
+    >>> explanation = Explanation(3, "ships", 0.25, -1.0, [("sail", 1.5), ("train", -0.25)])
+    >>> explanation.bias + sum(effect for _, effect in explanation.parts) == explanation.score
     True
     """
 
@@ -82,4 +82,4 @@ class Explanation:
         def named(parts: list[tuple[str, float]]) -> list[tuple[str, float]]:
             return [(features[int(feature)], effect) for feature, effect in parts]
 
-        return replace(renamed, parts=named(self.parts), path=[(way, named(parts)) for way, parts in self.path])
+        return replace(renamed, parts=named(self.parts), path=[(step, named(parts)) for step, parts in self.path])

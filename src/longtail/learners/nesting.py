@@ -1,4 +1,4 @@
-"""Iteration over a learner and the learners inside it."""
+"""Iteration over a learner and the learners nested in it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class NestedMixin:
         def get_params(self, deep: bool = True) -> dict[str, Any]: ...  # noqa: D102
 
     def parts(self, *, fitted: bool = False) -> Iterator[tuple[str, Any]]:
-        """Yield this learner and those inside it, outermost first, each with its path.
+        """Yield this learner and those nested in it, outermost first, each with its path.
 
         Parameters
         ----------
@@ -38,15 +38,15 @@ class NestedMixin:
         [('', 'CentroidReranker'), ('learner__', 'Popularity')]
         """
         yield "", self
-        for name, inside in self._inside(fitted):
-            yield from ((f"{name}{'.' if fitted else '__'}{path}", part) for path, part in inside.parts(fitted=fitted))
+        for name, nested in self._nested(fitted):
+            yield from ((f"{name}{'.' if fitted else '__'}{path}", part) for path, part in nested.parts(fitted=fitted))
 
     def find(self, kind: type[Part], *, fitted: bool = True) -> Part | None:
-        """Return the outermost learner of a class, this one or one inside it; None if there is none."""
+        """Return the outermost learner of a class, this one or a nested one; None if there is none."""
         return next((part for _, part in self.parts(fitted=fitted) if isinstance(part, kind)), None)
 
-    def _inside(self, fitted: bool) -> Iterator[tuple[str, Any]]:
-        """Yield the learners directly inside, the main one first."""
+    def _nested(self, fitted: bool) -> Iterator[tuple[str, Any]]:
+        """Yield the learners nested directly, the main one first."""
         held = vars(self) if fitted else self.get_params(deep=False)
         for name in sorted(held, key=lambda name: (name.rstrip("_") != "learner", name)):
             if fitted != name.endswith("_"):
@@ -54,13 +54,13 @@ class NestedMixin:
             if isinstance(held[name], NestedMixin):
                 yield name, held[name]
             elif isinstance(held[name], list | tuple):
-                inside = ((f"{name}.{at}", part) for at, part in enumerate(held[name]))
-                yield from ((path, part) for path, part in inside if isinstance(part, NestedMixin))
+                nested = ((f"{name}.{at}", part) for at, part in enumerate(held[name]))
+                yield from ((path, part) for path, part in nested if isinstance(part, NestedMixin))
 
-    def _with_inside(self, change: Callable[[Any], Any]) -> Self:
-        """Return a copy in which every fitted learner directly inside is replaced by ``change(learner)``."""
+    def _with_nested(self, change: Callable[[Any], Any]) -> Self:
+        """Return a copy in which every fitted learner nested directly is replaced by ``change(learner)``."""
         made = copy.copy(self)
-        for name in {path.partition(".")[0] for path, _ in self._inside(fitted=True)}:
+        for name in {path.partition(".")[0] for path, _ in self._nested(fitted=True)}:
             held = getattr(self, name)
             setattr(made, name, list(map(change, held)) if isinstance(held, list) else change(held))
         return made

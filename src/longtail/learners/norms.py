@@ -22,8 +22,8 @@ def label_norms(learner: Learner) -> Float64 | None:
 
     The bias is excluded. For `LabelTree` the norm is that of the label's weights in its leaf, the mean if there are
     several leaves. For `InstanceForest` the score of a label is linear in the leaves that a row reaches: the weights
-    are its values in all leaves, over the number of trees. A learner around another one has the norms of the one
-    inside, `TAug` those of both sides, and `Blend` none. Others may have a matrix ``coef_`` with a row per label.
+    are its values in all leaves, over the number of trees. A learner that wraps another one has its
+    norms, `TAug` those of both sides, and `Blend` none. Others may have a matrix ``coef_`` with a row per label.
 
     Examples
     --------

@@ -107,7 +107,7 @@ class PredictionMixin:
         """Return the probabilities of some labels, or of the k best labels of each row; see `decision_function`.
 
         Only learners whose scores map to probabilities have it: linear learners and trees with the logistic loss,
-        forests without weighting, embeddings, networks, `Popularity`, `Blend`, `Stacked`, and around these
+        forests without weighting, embeddings, networks, `Popularity`, `Blend`, `Stacked`, and wrapping these
         `TextLearner`, `TAug` with merge="scores" and `TailDial` at 0. For others see `Model.calibrate`.
         """
         return self._columns(X, labels, k, lambda scores: np.exp(self._log_scores(scores)), 0.0)

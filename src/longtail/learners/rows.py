@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from longtail import __version__
 from longtail.kernels.rows import count_features, inverse_lengths, squared_lengths
 from longtail.kernels.types import Array, Float64, Int32
-from longtail.runtime.mmap import room_like
+from longtail.runtime.mmap import allocator_like
 
 _VALUES_AT_ONCE = 1 << 22
 
@@ -38,7 +38,7 @@ def renumbered_by_frequency(X: sp.csr_array) -> tuple[Int32, Int32]:
     by_frequency = np.argsort(-occurrences, kind="stable").astype(np.int32)
     number = np.empty(X.shape[1], np.int32)
     number[by_frequency] = np.arange(X.shape[1], dtype=np.int32)
-    indices = room_like(X.indices)(len(X.indices), np.int32)
+    indices = allocator_like(X.indices)(len(X.indices), np.int32)
     for first in range(0, len(indices), _VALUES_AT_ONCE):
         part = slice(first, first + _VALUES_AT_ONCE)
         np.take(number, X.indices[part], out=indices[part])

@@ -25,7 +25,7 @@ from longtail.learners.explanation import Explanation
 from longtail.learners.linear import OneVsRest
 from longtail.learners.updates import UpdateBatch
 from longtail.topk import TopK
-from longtail.validation import OneOf, check
+from longtail.validation import OneOf, check, parameters_of
 
 _ARRAYS = ("term_bytes_", "term_offsets_", "idf_", "tokenizer_bytes_")
 
@@ -70,7 +70,7 @@ class TextLearner(MetaLearner, GrowsLabels):
 
     @property
     def _gives_probabilities(self) -> bool:  # type: ignore[override]
-        return self._inner()._gives_probabilities
+        return self._wrapped()._gives_probabilities
 
     def __init__(self, *, features: Features | str | None = None, learner: Learner | None = None) -> None:
         self.features = features
@@ -113,8 +113,8 @@ class TextLearner(MetaLearner, GrowsLabels):
         rows = features._fit_transform(as_texts(X, name="X"))
         seconds = time.perf_counter() - start
         vocabulary = sum(getattr(features, name).nbytes for name in _ARRAYS if hasattr(features, name)) / 1e6
-        inner = self._base().estimate(rows, y)
-        return replace(inner.times(1, alone=seconds), model_mb=inner.model_mb + vocabulary)
+        wrapped = self._base().estimate(rows, y)
+        return replace(wrapped.times(1, alone=seconds), model_mb=wrapped.model_mb + vocabulary)
 
     def predict_weighted_topk(self, X: Sequence[str], label_weights: Any, k: int = 5) -> TopK:
         """Rank exactly the k labels with the largest weight times score; see `LabelTree.predict_weighted_topk`."""
@@ -133,8 +133,8 @@ class TextLearner(MetaLearner, GrowsLabels):
             self.features = self._default_features()
         return super().set_params(**params)
 
-    def _inner(self) -> Learner:
-        """The learner inside, fitted if it is."""
+    def _wrapped(self) -> Learner:
+        """The wrapped learner, fitted if it is."""
         return self.learner_ if hasattr(self, "learner_") else self._base()
 
     def _default(self) -> Learner:
@@ -157,7 +157,8 @@ class TextLearner(MetaLearner, GrowsLabels):
             known = "Tfidf, TfidfEmbedding, Tokens, or the name of one"
             raise ParameterError("features", self.features, f"must be {known} ({', '.join(_FEATURES)})")
         features = self._made_features()
-        features._check_parameters()
+        with parameters_of("features"):
+            features._check_parameters()
         for _, part in self._base().parts():
             part._check_features(features)
 
@@ -176,12 +177,12 @@ class TextLearner(MetaLearner, GrowsLabels):
 
     def _explain(self, X: sp.csr_array, labels: Int32) -> list[Explanation]:
         names = self.features_.names_of(X)
-        return [why.renamed(features=names) for why in self.learner_._explain(X, labels)]
+        return [explanation.renamed(features=names) for explanation in self.learner_._explain(X, labels)]
 
     @property
     def display_name(self) -> str:
-        """Name of the class of the learner inside."""
-        return type(self._inner()).__name__
+        """Name of the class of the wrapped learner."""
+        return type(self._wrapped()).__name__
 
     def _log_scores(self, scores: Floating) -> Floating:
         return self.learner_._log_scores(scores)

@@ -58,13 +58,13 @@ def find(name: str) -> Recipe:
     2
     """
     by_name = {known.name: known for known in RECIPES}
-    around, plus, rest = str(name).partition("+")
+    wrapper, plus, rest = str(name).partition("+")
     if name in by_name:
         return by_name[name]
-    if plus and around == "taug" and (rest.partition("+")[0] in WRAPPERS or rest in ("longtail-tail", "glas+ranknet")):
+    if plus and wrapper == "taug" and (rest.partition("+")[0] in WRAPPERS or rest in ("longtail-tail", "glas+ranknet")):
         raise ParameterError("recipe", name, "must have taug+ next to what is augmented, as in ranknet+taug+bonsai")
-    if plus and around in WRAPPERS:
-        inner = find(rest)
-        return Recipe(name, f"{WRAPPERS[around].summary} Around {rest}.", RANKNET, wrapped(around, inner.build))
-    listed = f"{', '.join(by_name)}, or one of these after {', '.join(f'{way}+' for way in WRAPPERS)}"
+    if plus and wrapper in WRAPPERS:
+        base = find(rest)
+        return Recipe(name, f"{WRAPPERS[wrapper].summary} Wraps {rest}.", RANKNET, wrapped(wrapper, base.build))
+    listed = f"{', '.join(by_name)}, or one of these after {', '.join(f'{prefix}+' for prefix in WRAPPERS)}"
     raise ParameterError("recipe", name, f"must be one of {listed}{did_you_mean(name, by_name)}")

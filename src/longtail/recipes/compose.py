@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from longtail.propensity import JainPropensity
 
 FEATURES = "features__"
-_AROUND = ("ips", "ranknet", "taug")
+_WRAPPERS = ("ips", "ranknet", "taug")
 
 
 @contextmanager
@@ -35,15 +35,15 @@ def compose(
     random_state: int = 0,
     tail: float | str | None = None,
 ) -> TextLearner:
-    """Compose and check a learner over texts; for data with features, its inner learner is used alone."""
+    """Compose and check a learner over texts; for data with features, the learner that it wraps is used alone."""
     from longtail.learners import TextLearner
     from longtail.learners.text import get_features
     from longtail.recipes import configure, find
 
     learner = dialled(find(recipe).build(propensity), tail, propensity)
-    for _, inner in learner.parts():
-        if "random_state" in inner.get_params(deep=False):
-            inner.set_params(random_state=random_state)
+    for _, part in learner.parts():
+        if "random_state" in part.get_params(deep=False):
+            part.set_params(random_state=random_state)
     settings: dict[bool, dict[str, Any]] = {True: {}, False: {}}  # of the features, of the learner
     given: dict[str, str] = {}
     for name, value in parameters.items():
@@ -93,19 +93,19 @@ def learner_and_rows(plan: TextLearner, dataset: Dataset) -> tuple[Learner, Any]
     return plan, dataset.texts
 
 
-def inner_recipe(recipe: str) -> str:
+def base_recipe(recipe: str) -> str:
     """Return a recipe without its wrappers.
 
     Examples
     --------
-    >>> [inner_recipe(name) for name in ("ranknet+taug+bonsai", "glas+ranknet", "pw-dismec")]
+    >>> [base_recipe(name) for name in ("ranknet+taug+bonsai", "glas+ranknet", "pw-dismec")]
     ['bonsai', 'glas', 'pw-dismec']
     """
-    return next((part for part in reversed(recipe.split("+")) if part not in _AROUND), recipe)
+    return next((part for part in reversed(recipe.split("+")) if part not in _WRAPPERS), recipe)
 
 
 def is_network(recipe: str) -> bool:
-    """Return whether a recipe is a network over texts, also inside wrappers.
+    """Return whether a recipe is a network over texts, with wrappers or without.
 
     Examples
     --------
@@ -114,18 +114,18 @@ def is_network(recipe: str) -> bool:
     """
     from longtail.recipes.networks import NETWORKS
 
-    return inner_recipe(recipe) in {network.name for network in NETWORKS}
+    return base_recipe(recipe) in {network.name for network in NETWORKS}
 
 
 def label_texts_of(plan: TextLearner) -> str | None:
-    """Return the name of the parameter that takes label texts, also of inner learners; None where there is none."""
+    """Return the name of the parameter that takes label texts, also of nested learners; None where there is none."""
     return next(
         (f"{path}label_texts" for path, part in plan.parts() if getattr(part, "reads_label_texts", False)), None
     )
 
 
 def dialled(learner: Learner, tail: float | str | None, propensity: JainPropensity) -> Learner:
-    """Set the tail dial of a learner, or put a tail dial around it."""
+    """Set the tail dial of a learner, or wrap it in a tail dial."""
     if tail is None:
         return learner
     from longtail.rerank import TailDial

@@ -133,7 +133,7 @@ def _taug(learner: Learner, propensity: PropensityLike) -> Learner:
 
 
 class Wrapper(NamedTuple):
-    """A learner that goes around any other: its summary, and how it is built."""
+    """A learner that wraps any other: its summary, and how it is built."""
 
     summary: str
     wrap: Callable[[Learner, PropensityLike], Learner]
@@ -146,9 +146,9 @@ WRAPPERS = {
 }
 
 
-def wrapped(around: str, build: Build) -> Build:
-    """Return the builder of a recipe with a wrapper around it."""
-    return lambda propensity: WRAPPERS[around].wrap(build(propensity), propensity)
+def wrapped(wrapper: str, build: Build) -> Build:
+    """Return the builder of a recipe in a wrapper."""
+    return lambda propensity: WRAPPERS[wrapper].wrap(build(propensity), propensity)
 
 
 def _reranked(name: str, build: Build) -> Recipe:

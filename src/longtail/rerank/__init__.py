@@ -1,4 +1,4 @@
-"""Methods that improve the ranking of rare labels around any learner."""
+"""Learners that wrap any learner to rank rare labels better."""
 
 from longtail import lazy
 

@@ -75,7 +75,8 @@ def find_centroids(
         begin, end = label_indptr[label], label_indptr[label + 1]
         if begin == end:
             continue
-        n_touched, bias_sum = 0, 0.0  # sum up the rows of the label; `touched` lists their features
+        # Sum up the rows of the label; `touched` lists their features.
+        n_touched, bias_sum = 0, 0.0
         for at in range(begin, end):
             row = label_rows[at]
             touched = with_room(touched, n_touched + indptr[row + 1] - indptr[row])
@@ -87,7 +88,8 @@ def find_centroids(
                     touched[n_touched] = feature
                     n_touched += 1
                 dense[feature] += values[place] * scales[row]
-        share = 1.0 / (end - begin)  # from the sum to the mean, and its squared norm
+        # From the sum to the mean, and its squared norm.
+        share = 1.0 / (end - begin)
         square = bias_sum * share * bias_sum * share
         sizes = np.empty(n_touched, np.float64)
         for at in range(n_touched):
@@ -154,7 +156,7 @@ def rerank(
     centroids : Centroids
     gamma, alpha : float
     candidates, strengths : int32 and float32 arrays, shape (rows, m)
-        Labels, -1 for none, and the logarithm of their base scores.
+        Labels, -1 for none, and the logarithm of their scores by the base learner.
     dense : ndarray of float32, shape (features,)
         Working memory, 0 before and after.
     labels, scores : int32 and float32 arrays, shape (rows, k)
@@ -162,6 +164,7 @@ def rerank(
     """
     last_place = labels.shape[1] - 1
     for row in range(first, last):
+        # Write the scaled row into dense memory, and sum up its squared norm with the bias feature.
         scale = np.float32(scales[row])
         square = np.float64(bias) * bias
         for at in range(indptr[row], indptr[row + 1]):
@@ -177,6 +180,7 @@ def rerank(
             most = alpha * strength - (1 - alpha) * gamma * apart * apart
             if labels[row - first, last_place] >= 0 and most + _ROUNDING < scores[row - first, last_place]:
                 continue
+            # Squared distance by ||x||^2 + ||c||^2 - 2 x.c, and the logarithm of the score.
             begin, end = centroids.starts[label], centroids.starts[label + 1]
             product = (
                 sparse_dot(centroids.features, centroids.values, begin, end, dense)
@@ -185,6 +189,7 @@ def rerank(
             distance = gamma * max(0.0, square + centroids.squares[label] - 2 * product)
             far = distance + np.log1p(np.exp(-distance))
             insert(labels[row - first], scores[row - first], label, np.float32(alpha * strength - (1 - alpha) * far))
+        # From logarithms to scores, and reset the working memory.
         for place in range(labels.shape[1]):
             if labels[row - first, place] >= 0:
                 scores[row - first, place] = np.exp(scores[row - first, place])

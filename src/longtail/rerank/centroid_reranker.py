@@ -1,4 +1,4 @@
-"""Re-ranking by centroids: the tail classifier of PfastreXML around any learner."""
+"""Re-ranking by centroids: the tail classifier of PfastreXML, for any learner."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ class CentroidReranker(MetaLearner, GrowsTrees):
         self.centroids_ = self._centroids(self.learner_._points(X), Y)
 
     def _update(self, batch: UpdateBatch) -> None:
-        """Update the learner inside and the centroids: exactly if all rows are given, else as a mean of means."""
+        """Update the wrapped learner and the centroids: exactly if all rows are given, else as a mean of means."""
         self.learner_ = self.learner_._updated(batch)
         X, Y = batch.all_rows
         found = self._centroids(self.learner_._points(X), Y)
@@ -145,7 +145,7 @@ class CentroidReranker(MetaLearner, GrowsTrees):
         points = self.learner_._points(X)
         centroids, scales = self.centroids_.arrays(points.shape[1], self.n_labels_), _scales(points)
         if self.learner_.n_labels_ != self.n_labels_:
-            raise ModelError("The learner inside has other labels than the re-ranker: train it again.")
+            raise ModelError("The wrapped learner has other labels than the re-ranker: train it again.")
         found = self.learner_._topk(X, min(int(self.top_k), max(self.n_labels_, 1)), allowed)
         strengths = self.learner_._log_scores(found.scores)
 
@@ -162,32 +162,35 @@ class CentroidReranker(MetaLearner, GrowsTrees):
         Validated._check_parameters(self)  # may be set on a fitted learner
         found = self.learner_._topk(X, min(int(self.top_k), max(self.n_labels_, 1)), None).labels[0]
         reached = set(found.tolist())
-        return [self._explain_one(X, why, why.label in reached) for why in self.learner_._explain(X, labels)]
+        return [
+            self._explain_one(X, explanation, explanation.label in reached)
+            for explanation in self.learner_._explain(X, labels)
+        ]
 
-    def _explain_one(self, X: sp.csr_array, why: Explanation, is_reached: bool) -> Explanation:
+    def _explain_one(self, X: sp.csr_array, base: Explanation, is_reached: bool) -> Explanation:
         """Distribute the score over the features of the learner and of the centroid.
 
         The score is a product of both. Each gets the mean of its contributions when its features come first and when
         they come last (Shapley values), so that the parts add up to the score.
         """
         alpha, name = float(self.alpha), type(self.learner_).__name__
-        strength, start = (float(value) for value in self.learner_._log_scores(np.array([why.score, why.bias])))
+        strength, start = (float(value) for value in self.learner_._log_scores(np.array([base.score, base.bias])))
         if not is_reached or strength == -math.inf:
             few = f"It is not among the {self.top_k:,} best labels of {name}, so it is not ranked."
-            return Explanation(why.label, why.name, 0.0, 0.0, [], remark=why.remark or few)
+            return Explanation(base.label, base.name, 0.0, 0.0, [], remark=base.remark or few)
         effects = np.zeros(self.n_features_in_)
-        for feature, effect in why.parts:
+        for feature, effect in base.parts:
             effects[int(feature)] = effect
         effects = effects[X.indices]
         points = self.learner_._points(X)
-        near, far, products = self._nearness(points, why.label)
+        near, far, products = self._nearness(points, base.label)
         if points is not X:  # distances in another space than that of the features
             far, products = near, np.zeros(len(effects))
         with_features, without = (_power(value, alpha) for value in (strength, start if effects.sum() else strength))
         close, distant = (_power(value, 1 - alpha) for value in (near, far if products.sum() else near))
         score = with_features * close
         whole = Explanation.from_effects(
-            why.label,
+            base.label,
             without * distant,
             X.indices,
             _spread(effects, (with_features - without) * (close + distant) / 2)
@@ -197,9 +200,9 @@ class CentroidReranker(MetaLearner, GrowsTrees):
         return replace(
             whole,
             sources=[(f"{name} alone", alone), (f"centroid, which brings it to {score:.3g}", score - alone)],
-            path=why.path,
-            path_name=why.path_name,
-            path_share=why.path_share,
+            path=base.path,
+            path_name=base.path_name,
+            path_share=base.path_share,
         )
 
     def _nearness(self, X: sp.csr_array, label: int) -> tuple[float, float, Float64]:
@@ -218,13 +221,13 @@ class CentroidReranker(MetaLearner, GrowsTrees):
         return float(near), float(bias), products
 
     def _estimate(self, X: sp.csr_array, Y: sp.csr_array) -> TrainingCost:
-        inner = self._base()._estimate(X, Y)
+        base = self._base()._estimate(X, Y)
         start = time.perf_counter()
         centroids = self._centroids(X, Y)
         seconds = time.perf_counter() - start
         size = sum(getattr(centroids, name).nbytes for name in centroids._stored[1:]) / 1e6
         return replace(
-            inner.times(1, alone=seconds), model_mb=inner.model_mb + size, peak_memory_mb=inner.peak_memory_mb + size
+            base.times(1, alone=seconds), model_mb=base.model_mb + size, peak_memory_mb=base.peak_memory_mb + size
         )
 
 

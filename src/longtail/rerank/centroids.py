@@ -110,17 +110,17 @@ class LabelCentroids(BaseEstimator):
 
     def arrays(self, n_features: int, n_labels: int) -> Centroids:
         """Arrays for the kernels, checked once: a kernel trusts every index in them."""
-        if getattr(self, "n_features_", None) != n_features or len(self._sound.squares) != n_labels:
+        if getattr(self, "n_features_", None) != n_features or len(self._validated.squares) != n_labels:
             raise ModelError("The centroids of the model don't fit its learner: train it again.")
-        return self._sound
+        return self._validated
 
     @cached_property
-    def _sound(self) -> Centroids:
-        if not self._trusted and not self._is_sound():
+    def _validated(self) -> Centroids:
+        if not self._trusted and not self._is_valid():
             raise ModelError("The centroids of the model don't fit together: its files were changed; train it again.")
         return Centroids(self.starts_, self.features_, self.values_, self.bias_, self.squares_)
 
-    def _is_sound(self) -> bool:
+    def _is_valid(self) -> bool:
         if not all(is_array(getattr(self, name, None), 1, kind) for name, kind in _KINDS.items()):
             return False
         return bool(

@@ -97,8 +97,8 @@ def choose_tail(curve: Sequence[DialPoint], max_loss: float = 1.0) -> float:
     if max_loss != math.inf:
         check("max_loss", max_loss, Number(low=0))
     least = max(point.p_at_1 for point in curve) - max_loss
-    fair = [point for point in curve if point.p_at_1 >= least]
-    return max(fair, key=lambda point: (point.psp_at_k, -point.tail)).tail
+    allowed = [point for point in curve if point.p_at_1 >= least]
+    return max(allowed, key=lambda point: (point.psp_at_k, -point.tail)).tail
 
 
 class TailDial(MetaLearner, GrowsLabels):
@@ -191,7 +191,7 @@ class TailDial(MetaLearner, GrowsLabels):
         return dial == (0, 0) and self._base()._gives_probabilities
 
     def _update(self, batch: UpdateBatch) -> None:
-        """Update the learner inside; the dial keeps its position."""
+        """Update the wrapped learner; the dial keeps its position."""
         self.learner_ = self.learner_._updated(batch)
 
     def _check_parameters(self) -> None:
@@ -230,38 +230,38 @@ class TailDial(MetaLearner, GrowsLabels):
         factors = self._tail_factors(self.tail_)
         if self.first_tail_ == self.tail_ or not len(factors):
             return self._weighted_topk(X, k, allowed, factors)
-        self._check_inside()
+        self._check_labels()
         wanted = [(k, factors), (1, self._tail_factors(self.first_tail_))]
         top, first = self.learner_._weighted_topks(X, wanted, allowed)
         return _put_first(top, first.labels)
 
     def _weighted_topk(self, X: sp.csr_array, k: int, allowed: Allowed, factors: Factors) -> TopK:
-        self._check_inside()
+        self._check_labels()
         return self.learner_._weighted_topk(X, k, allowed, factors)
 
-    def _check_inside(self) -> None:
+    def _check_labels(self) -> None:
         if self.learner_.n_labels_ != self.n_labels_:
-            raise ModelError("The learner inside has other labels than the dial: train it again.")
+            raise ModelError("The wrapped learner has other labels than the dial: train it again.")
 
     def _explain(self, X: sp.csr_array, labels: Int32) -> list[Explanation]:
         factors = self._tail_factors(self.tail_)
         best = self._topk(X, 1, None) if self.first_tail_ != self.tail_ else None
-        whys = []
-        for why in self.learner_._explain(X, labels):
-            factor = float(factors[why.label])
-            plain, start = unit_scores(self.learner_, why.score, why.bias)
-            dialled = why.rescaled(factor * plain, factor * (plain - start))
+        explanations = []
+        for explanation in self.learner_._explain(X, labels):
+            factor = float(factors[explanation.label])
+            plain, start = unit_scores(self.learner_, explanation.score, explanation.bias)
+            dialled = explanation.rescaled(factor * plain, factor * (plain - start))
             sources = [(type(self.learner_).__name__, plain), ("tail dial", (factor - 1) * plain)]
-            if best is not None and why.label == best.labels[0, 0]:  # its score puts it above the others
+            if best is not None and explanation.label == best.labels[0, 0]:  # its score puts it above the others
                 lifted = float(best.scores[0, 0]) - dialled.score
                 dialled = replace(dialled, score=float(best.scores[0, 0]), bias=dialled.bias + lifted)
                 sources.append(("first place", lifted))
-            whys.append(dialled.with_sources(sources))
-        return whys
+            explanations.append(dialled.with_sources(sources))
+        return explanations
 
     def _estimate(self, X: sp.csr_array, Y: sp.csr_array) -> TrainingCost:
-        inner = self._base()._estimate(X, Y)
-        return inner.times(1.9) if "auto" in (self.tail, self.first_tail) else inner
+        base = self._base()._estimate(X, Y)
+        return base.times(1.9) if "auto" in (self.tail, self.first_tail) else base
 
 
 def _put_first(top: TopK, first: Int32) -> TopK:

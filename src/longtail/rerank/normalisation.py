@@ -28,7 +28,7 @@ def normalised(learner: Learner, power: float = 1.0, *, bias: BiasChoice = "scal
     Parameters
     ----------
     learner : Learner
-        A fitted `OneVsRest` or `LabelTree`, or a learner with some inside: each is normalised by its own median norm,
+        A fitted `OneVsRest` or `LabelTree`, or a learner that wraps some: each is normalised by its own median norm,
         the two sides of `TAug` by that of both. In a tree only the labels' weights in the leaves change. Parts without
         linear weights stay unchanged.
     power : float
@@ -75,11 +75,11 @@ def _normalised(learner: Any, median: float | None, power: float, bias: BiasChoi
     if median is not None and isinstance(learner, LabelTree):
         made.weights_ = _normalised_chunks(learner, median, power, bias)
         return made
-    parts = [part for _, part in learner._inside(fitted=True)]
+    parts = [part for _, part in learner._nested(fitted=True)]
     changed = {id(part): _normalised(part, median, power, bias) for part in parts}
     if all(changed[id(part)] is part for part in parts):
         return learner
-    return learner._with_inside(lambda part: changed[id(part)])
+    return learner._with_nested(lambda part: changed[id(part)])
 
 
 def _median_norm(learner: Learner) -> float:

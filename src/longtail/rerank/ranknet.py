@@ -186,7 +186,7 @@ class RankNet(MetaLearner):
         self.learner_ = self._base()._fit_checked(X, Y)
 
     def _update(self, batch: UpdateBatch) -> None:
-        """Update the learner inside; the blocks stay, and new labels get the gain of their propensity."""
+        """Update the wrapped learner; the blocks stay, and new labels get the gain of their propensity."""
         self.learner_ = self.learner_._updated(batch)
         new = batch.n_labels - self.n_labels_
         if not new:
@@ -268,7 +268,7 @@ class RankNet(MetaLearner):
         if any(part.dtype != np.float32 or part.shape != shape for part, shape in zip(arrays, wanted, strict=True)):
             raise ModelError("The blocks of the model don't fit its labels: its files were changed; train it again.")
         if self.learner_.n_labels_ != self.n_labels_:
-            raise ModelError("The learner inside has other labels than the re-ranker: train it again.")
+            raise ModelError("The wrapped learner has other labels than the re-ranker: train it again.")
         return arrays
 
     def _topk(self, X: sp.csr_array, k: int, allowed: Allowed) -> TopK:
@@ -296,26 +296,26 @@ class RankNet(MetaLearner):
     def _explain(self, X: sp.csr_array, labels: Int32) -> list[Explanation]:
         """Distribute the learner's part over the features; the effect of the other candidates is bias."""
         scores = self._scores_of(X, labels)
-        whys = []
-        for why in self.learner_._explain(X, labels):
-            plain, start = unit_scores(self.learner_, why.score, why.bias)
-            gain = math.exp(float(self.log_gains_[:, why.label].sum()))
-            score = scores.get(why.label, gain * plain)
+        explanations = []
+        for explanation in self.learner_._explain(X, labels):
+            plain, start = unit_scores(self.learner_, explanation.score, explanation.bias)
+            gain = math.exp(float(self.log_gains_[:, explanation.label].sum()))
+            score = scores.get(explanation.label, gain * plain)
             sources = [
                 (type(self.learner_).__name__, plain),
                 ("gain", (gain - 1) * plain),
                 ("other labels", score - gain * plain),
             ]
-            whys.append(why.rescaled(score, gain * (plain - start)).with_sources(sources))
-        return whys
+            explanations.append(explanation.rescaled(score, gain * (plain - start)).with_sources(sources))
+        return explanations
 
     def _estimate(self, X: sp.csr_array, Y: sp.csr_array) -> TrainingCost:
-        inner = self._base()._estimate(X, Y)
+        base = self._base()._estimate(X, Y)
         visits = X.shape[0] * min(int(self.top_k), max(Y.shape[1], 1)) * int(self.width) * int(self.blocks)
         size = 4 * int(self.blocks) * Y.shape[1] * (2 * int(self.width) + 1) / 1e6
         others = max(int(self.folds) - 1, 1)  # the folds together train on the rows this often
         return replace(
-            inner.times(1 + others, alone=_SECONDS_PER_VISIT * visits * int(self.epochs)),
-            model_mb=inner.model_mb + size,
-            peak_memory_mb=inner.peak_memory_mb + 2 * size + 13e-6 * X.shape[0] * int(self.top_k),
+            base.times(1 + others, alone=_SECONDS_PER_VISIT * visits * int(self.epochs)),
+            model_mb=base.model_mb + size,
+            peak_memory_mb=base.peak_memory_mb + 2 * size + 13e-6 * X.shape[0] * int(self.top_k),
         )

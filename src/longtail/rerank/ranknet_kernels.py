@@ -58,34 +58,37 @@ def population_loss(
         n_false += 1 - truth[at]
     sampled = 0 < loss.n_negatives < n_false
     weight = loss.weight * n_false / loss.n_negatives if sampled else loss.weight  # the sample represents them all
-    for one in range(n):
-        if truth[one] == 0:
+    for positive in range(n):
+        if truth[positive] == 0:
             continue
-        count = loss.counts[labels[one]]
+        count = loss.counts[labels[positive]]
         for other in range(n):
             if truth[other] != 0:
-                rarer = loss.counts[labels[other]]  # first term: pairs of true labels
+                # First term: of two true labels, the more frequent one should not score higher.
+                rarer = loss.counts[labels[other]]
                 if count > rarer:
                     share = (count - rarer) / (count + rarer)
-                    if scores[one] > scores[other]:
-                        total += share * (scores[one] - scores[other])
-                        gradient[one] += share
+                    if scores[positive] > scores[other]:
+                        total += share * (scores[positive] - scores[other])
+                        gradient[positive] += share
                         gradient[other] -= share
             elif not sampled:
-                lacking = scores[other] - scores[one] + loss.margin  # second term: true against false
-                if lacking > 0:
-                    total += weight * lacking
+                # Second term: hinge loss of the true label against every false one.
+                violation = scores[other] - scores[positive] + loss.margin
+                if violation > 0:
+                    total += weight * violation
                     gradient[other] += weight
-                    gradient[one] -= weight
+                    gradient[positive] -= weight
+        # The same with sampled false labels, by rejection.
         for _ in range(loss.n_negatives if sampled else 0):
             other = int(next_random(state) % np.uint64(n))
             while truth[other] != 0:
                 other = int(next_random(state) % np.uint64(n))
-            lacking = scores[other] - scores[one] + loss.margin
-            if lacking > 0:
-                total += weight * lacking
+            violation = scores[other] - scores[positive] + loss.margin
+            if violation > 0:
+                total += weight * violation
                 gradient[other] += weight
-                gradient[one] -= weight
+                gradient[positive] -= weight
     return total
 
 
@@ -108,6 +111,7 @@ def _forward(labels: Int32, n: int, blocks: ResidualBlocks, activation: int, val
     """Fill `values`, of shape (blocks + 1, candidates) with the scores in row 0, and `hidden`, (blocks, width)."""
     n_blocks, width = hidden.shape
     for block in range(n_blocks):
+        # Hidden units: all candidates are projected to `width` numbers, and activated.
         for unit in range(width):
             hidden[block, unit] = blocks.bias[block, unit]
         for at in range(n):
@@ -115,6 +119,7 @@ def _forward(labels: Int32, n: int, blocks: ResidualBlocks, activation: int, val
                 hidden[block, unit] += values[block, at] * blocks.into[block, labels[at], unit]
         for unit in range(width):
             hidden[block, unit] = _activated(hidden[block, unit], activation)
+        # Output: the input times the gain of the label, plus the projection back.
         for at in range(n):
             label = labels[at]
             score = np.exp(blocks.log_gains[block, label]) * values[block, at]
@@ -161,12 +166,14 @@ def _backward(
         before[at] = gradient[at] * gain
         for unit in range(width):
             before[at] += units[unit] * blocks.into[block, label, unit]
+        # Step of the label's own gain and output weights; candidates without a gradient have none.
         if gradient[at] != 0:
             own = gradient[at] * gain * inputs[at]
             _step(blocks.log_gains[block], squares.log_gains[block], label, own, gain_learning_rate)
             for unit in range(width):
                 own = gradient[at] * hidden[unit]
                 _step(blocks.out[block, label], squares.out[block, label], unit, own, learning_rate)
+    # Step of the input weights and of the bias.
     for at in range(n):
         label = candidates[at]
         for unit in range(width):
@@ -268,11 +275,13 @@ def rescore(
     n_blocks, width = blocks.bias.shape
     values, hidden = np.zeros((n_blocks + 1, seen_labels.shape[1])), np.zeros((n_blocks, width))
     for row in range(labels.shape[0]):
+        # Hidden units of all blocks, from the candidates that the blocks see.
         n = 0
         while n < seen_labels.shape[1] and seen_labels[row, n] >= 0:
             values[0, n] = seen_scores[row, n]
             n += 1
         _forward(seen_labels[row], n, blocks, activation, values, hidden)
+        # Output of all blocks for each candidate to rank: it needs no other candidates.
         for at in range(labels.shape[1]):
             label = labels[row, at]
             if label < 0:

@@ -24,7 +24,7 @@ from longtail.rerank.folds import split_folds, with_probabilities
 from longtail.rerank.stacking_kernels import FIRST_LOG_ODDS, LEAST, MOST, candidate_features, look_up, n_features
 from longtail.runtime.mmap import allocator
 from longtail.topk import TopK
-from longtail.validation import SEED, Constraint, Integer
+from longtail.validation import SEED, Constraint, Integer, parameters_of
 
 _ROWS_AT_ONCE, _CANDIDATES_AT_ONCE = 2048, 1 << 16
 _PAIRS = 400_000  # training candidates of the logistic regression
@@ -98,7 +98,8 @@ class Stacked(MetaLearner):
         super()._check_parameters()
         check_learner(self, "second")
         if self.second is not None:
-            self.second._check_parameters()
+            with parameters_of("second"):
+                self.second._check_parameters()
 
     def _default(self) -> Learner:
         return OneVsRest()
@@ -116,7 +117,7 @@ class Stacked(MetaLearner):
         self.learner_, self.second_ = fitted[0], fitted[1] if len(fitted) > 1 else None
 
     def _update(self, batch: UpdateBatch) -> None:
-        """Update the learners inside; the logistic regression stays unchanged."""
+        """Update the wrapped learners; the logistic regression stays unchanged."""
         self.learner_ = self.learner_._updated(batch)
         self.second_ = None if self.second_ is None else self.second_._updated(batch)
 
@@ -186,7 +187,7 @@ class Stacked(MetaLearner):
     def _topk(self, X: sp.csr_array, k: int, allowed: Allowed) -> TopK:
         fitted = self._fitted
         if any(part.n_labels_ != self.n_labels_ for part in fitted):
-            raise ModelError("The learners inside have other labels than the model: train it again.")
+            raise ModelError("The wrapped learners have other labels than the model: train it again.")
         if self.weights_.shape != (n_features(len(fitted)) + 1,):
             raise ModelError("The weights of the model don't fit its learners: train it again.")
         n, at_once = X.shape[0], self._rows_at_once
@@ -213,14 +214,14 @@ class Stacked(MetaLearner):
         top = self._candidates(self.learner_, X, None)
         found = self._probabilities(self._fitted, X, top)[0]
         probabilities = dict(zip(top.labels[0].tolist(), found.tolist(), strict=True))
-        whys = []
-        for why in self.learner_._explain(X, labels):
-            plain, start = unit_scores(self.learner_, why.score, why.bias)
-            probability = probabilities.get(why.label, 0.0)
+        explanations = []
+        for explanation in self.learner_._explain(X, labels):
+            plain, start = unit_scores(self.learner_, explanation.score, explanation.bias)
+            probability = probabilities.get(explanation.label, 0.0)
             sources = [(type(self.learner_).__name__, plain), ("stacking", probability - plain)]
             of_features = probability * (1 - start / plain) if plain > 0 else 0.0
-            whys.append(why.rescaled(probability, of_features).with_sources(sources))
-        return whys
+            explanations.append(explanation.rescaled(probability, of_features).with_sources(sources))
+        return explanations
 
     def _estimate(self, X: sp.csr_array, Y: sp.csr_array) -> TrainingCost:
         whole = TrainingCost.in_turn([base._estimate(X, Y).times(max(int(self.folds), 2)) for base in self._bases()])

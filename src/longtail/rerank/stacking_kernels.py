@@ -57,19 +57,20 @@ def candidate_features(labels: Int32, log_odds: Float32, log_counts: Float32, ou
         n = 0
         while n < most and labels[row, n] >= 0:
             n += 1
+        # Shared features: frequency of the label and rank of the candidate.
         for at in range(n):
             frequency = log_counts[row, at]
             out[row, at, 0] = frequency
             out[row, at, 1] = frequency * frequency
             out[row, at, 2] = np.log(np.float32(at + 1))
         for learner in range(log_odds.shape[0]):
-            largest, rival, likely = np.float32(LEAST), np.float32(LEAST), np.float32(0)
+            largest, rival, expected = np.float32(LEAST), np.float32(LEAST), np.float32(0)
             start = _SHARED + _EACH * learner
             # Statistics of the row: largest and fifth largest log-odds, sum of probabilities, and the rank of each.
             for at in range(n):
                 value = log_odds[learner, row, at]
                 largest = max(largest, value)
-                likely += 1 / (1 + np.exp(-value))
+                expected += 1 / (1 + np.exp(-value))
                 place = 0
                 for other in range(n):
                     rival_value = log_odds[learner, row, other]
@@ -78,6 +79,7 @@ def candidate_features(labels: Int32, log_odds: Float32, log_counts: Float32, ou
                 if place == _RIVAL:
                     rival = value
                 out[row, at, start + 9] = np.log(np.float32(place + 1))
+            # Features of each candidate, from its own log-odds and the statistics of the row.
             for at in range(n):
                 value, frequency = log_odds[learner, row, at], log_counts[row, at]
                 out[row, at, start] = value
@@ -87,5 +89,5 @@ def candidate_features(labels: Int32, log_odds: Float32, log_counts: Float32, ou
                 out[row, at, start + 4] = value * frequency * frequency
                 out[row, at, start + 5] = largest
                 out[row, at, start + 6] = value * largest
-                out[row, at, start + 7] = likely
+                out[row, at, start + 7] = expected
                 out[row, at, start + 8] = value - rival

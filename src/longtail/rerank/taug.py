@@ -51,7 +51,7 @@ class TAug(MetaLearner):
     Parameters
     ----------
     learner : Learner, optional
-        Any learner over matrices, for both sides, except re-rankers (`TailDial`, `RankNet`, `Stacked`), which go around
+        Any learner over matrices, for both sides, except re-rankers (`TailDial`, `RankNet`, `Stacked`), which wrap
         `TAug`; the label trees of the recipe "bonsai" by default.
     tau : float
         Share of the labels with a training row that form the head, from 0 to 1. With 1, or if no label is left for a
@@ -101,7 +101,7 @@ class TAug(MetaLearner):
 
     _stored: ClassVar[tuple[str, ...]] = ("head_learner_", "tail_learner_", "head_labels_", "tail_labels_")
 
-    _sound: object = None
+    _validated: object = None
 
     head_learner_: Learner | None
     tail_learner_: Learner | None
@@ -158,7 +158,7 @@ class TAug(MetaLearner):
         base = self._base()
         for _, part in base.parts():
             if isinstance(part, TailDial | RankNet | Stacked):
-                raise ParameterError("learner", type(part).__name__, "must go around TAug, not inside of it")
+                raise ParameterError("learner", type(part).__name__, "must wrap TAug, not be wrapped by it")
             by_label = getattr(part, "tree", None), getattr(getattr(part, "weighting", None), "propensity", None)
             if (
                 by_label[0] is not None
@@ -187,7 +187,7 @@ class TAug(MetaLearner):
         else:
             learners = [train("head"), train("tail")]
         self.head_learner_, self.tail_learner_ = learners
-        self._sides()  # which are sound, since they were made here
+        self._sides()  # which are valid, since they were made here
 
     def _update(self, batch: UpdateBatch) -> None:
         """Update both sides, without copies; new labels join the tail, if there is one."""
@@ -247,9 +247,11 @@ class TAug(MetaLearner):
     def _sides(self) -> list[_Side]:
         """Learners with their labels, checked once."""
         parts = (self.head_learner_, self.tail_learner_, self.head_labels_, self.tail_labels_)
-        if not (isinstance(self._sound, tuple) and all(a is b for a, b in zip(self._sound, parts, strict=True))):
+        if not (
+            isinstance(self._validated, tuple) and all(a is b for a, b in zip(self._validated, parts, strict=True))
+        ):
             self._check_sides()
-            self._sound = parts
+            self._validated = parts
         named = (("head", *parts[0::2]), ("tail", *parts[1::2]))
         return [_Side(name, learner, labels) for name, learner, labels in named if learner is not None]
 
@@ -291,19 +293,21 @@ class TAug(MetaLearner):
         found: dict[int, Explanation] = {}
         for name, learner, own in self._sides():
             mine = labels[np.isin(labels, own)]
-            for why in learner._explain(X, np.searchsorted(own, mine).astype(np.int32)):
-                label, shares = int(own[why.label]), why.sources or [(type(learner).__name__, why.score)]
-                why = replace(why, label=label, name=str(label), sources=[(f"{name}: {of}", at) for of, at in shares])
-                found[label] = why if isinstance(self.merge, str) else self._multiplied(why, name, learner)
+            for base in learner._explain(X, np.searchsorted(own, mine).astype(np.int32)):
+                label, shares = int(own[base.label]), base.sources or [(type(learner).__name__, base.score)]
+                sources = [(f"{name}: {source}", share) for source, share in shares]
+                base = replace(base, label=label, name=str(label), sources=sources)
+                found[label] = base if isinstance(self.merge, str) else self._multiplied(base, name, learner)
         return [found[label] for label in labels.tolist()]
 
-    def _multiplied(self, why: Explanation, side: str, learner: Learner) -> Explanation:
+    def _multiplied(self, explanation: Explanation, side: str, learner: Learner) -> Explanation:
         """Explain the score after multiplication by `merge`."""
         factor = float(self.merge) if side == "tail" else 1.0
-        score, start = (factor * scaled for scaled in unit_scores(learner, why.score, why.bias))
-        ratio = score / why.score if why.score else 0.0
+        score, start = (factor * scaled for scaled in unit_scores(learner, explanation.score, explanation.bias))
+        ratio = score / explanation.score if explanation.score else 0.0
         return replace(
-            why.rescaled(score, score - start), sources=[(name, share * ratio) for name, share in why.sources]
+            explanation.rescaled(score, score - start),
+            sources=[(name, share * ratio) for name, share in explanation.sources],
         )
 
     def _label_norms(self) -> Float64 | None:

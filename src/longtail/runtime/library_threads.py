@@ -21,7 +21,7 @@ class _OneThread:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Keep the limit inside."""
+        """Keep the limit inside a ``with`` block."""
         with self._lock:
             if not self._users:
                 self._restore = self._apply()
@@ -51,7 +51,7 @@ _BLAS, _TORCH = _OneThread(_limit_blas), _OneThread(_limit_torch)
 
 
 def one_blas_thread() -> AbstractContextManager[None]:
-    """Run matrix products of numpy and scipy on one thread inside.
+    """Run matrix products of numpy and scipy on one thread inside a ``with`` block.
 
     Examples
     --------
@@ -71,7 +71,7 @@ def _blas() -> Any:
 
 @contextmanager
 def one_torch_thread() -> Iterator[None]:
-    """Run torch on one thread inside."""
+    """Run torch on one thread inside a ``with`` block."""
     import torch
 
     with _TORCH.held():

@@ -89,7 +89,7 @@ def affordable_threads(each: int, work: str, *, besides: int = 0, fewer: str = "
     used = memory_in_use()
     affordable = min(threads, (limit - used) // each)
     if affordable < 1:
-        raise no_room(used, f"{work} takes {each / 1e6:,.1f} MB", used + each + besides, fewer)
+        raise not_enough_memory(used, f"{work} takes {each / 1e6:,.1f} MB", used + each + besides, fewer)
     return int(affordable)
 
 
@@ -103,7 +103,7 @@ def limit_of_a_cluster(name: str, limit: int | str | None) -> ParameterError:
     )
 
 
-def no_room(used: int, need: str, enough: int, fewer: str) -> ParameterError:
+def not_enough_memory(used: int, need: str, enough: int, fewer: str) -> ParameterError:
     """Return the error for a memory limit that is too low, with one that is enough."""
     return ParameterError(
         "memory_limit",
@@ -133,7 +133,7 @@ def _check_before(limit: int) -> None:
             )
 
 
-def check_room(need: int, what: str, fewer: str) -> None:
+def check_memory(need: int, what: str, fewer: str) -> None:
     """Raise an error if work takes more memory than the limit leaves or, without a limit, than the machine has.
 
     Parameters
@@ -149,7 +149,7 @@ def check_room(need: int, what: str, fewer: str) -> None:
     if limit is not None:
         _check_before(limit)
         if used + need > limit:
-            raise no_room(used, f"{what} takes {need / 1e6:,.0f} MB", used + need, fewer)
+            raise not_enough_memory(used, f"{what} takes {need / 1e6:,.0f} MB", used + need, fewer)
         return
     has = machine_memory()
     if has and used + need > has:

@@ -124,6 +124,6 @@ def allocator(size: int) -> Allocate:
     return spilled
 
 
-def room_like(array: npt.NDArray[Any]) -> Allocate:
+def allocator_like(array: npt.NDArray[Any]) -> Allocate:
     """Return a function that creates copies of an array: on disk if the array is there."""
     return spilled if is_mapped(array) else np.empty

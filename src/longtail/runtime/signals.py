@@ -26,7 +26,7 @@ class Stopping:
     Examples
     --------
     >>> stopping = Stopping()
-    >>> with inside_of(stopping):
+    >>> with stoppable_by(stopping):
     ...     stopping.ask()
     ...     is_stopping()
     True
@@ -70,7 +70,7 @@ def is_stopping() -> bool:
     return stopping is not None and stopping.is_asked
 
 
-def inside_of(stopping: Stopping | None) -> AbstractContextManager[None]:
+def stoppable_by(stopping: Stopping | None) -> AbstractContextManager[None]:
     """Return a context whose work other threads can stop by `stopping`."""
     return temporarily(_stopping, stopping)
 

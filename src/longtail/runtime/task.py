@@ -13,7 +13,7 @@ import numpy as np
 
 from longtail.config import config_context, get_config, temporarily
 from longtail.kernels.types import Array
-from longtail.runtime.signals import current_stopping, inside_of
+from longtail.runtime.signals import current_stopping, stoppable_by
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,7 +85,7 @@ def current_engine() -> Engine | None:
     return _engine.get()
 
 
-def inside(engine: Engine | None) -> AbstractContextManager[None]:
+def using_engine(engine: Engine | None) -> AbstractContextManager[None]:
     """Return a context whose remote tasks go to an engine; None for the threads of this process."""
     return temporarily(_engine, engine)
 
@@ -95,7 +95,7 @@ def inheriting(work: Callable[..., Any]) -> Callable[..., Any]:
     engine, stopping, config = current_engine(), current_stopping(), get_config()
 
     def inherited(*arguments: Any) -> Any:
-        with inside(engine), inside_of(stopping), config_context(**vars(config)):
+        with using_engine(engine), stoppable_by(stopping), config_context(**vars(config)):
             return work(*arguments)
 
     return inherited

@@ -26,7 +26,7 @@ def quantised(model: Model) -> Model:
 def export_onnx(model: Model, path: str | PathLike[str]) -> float:
     """Write the network of a model as an ONNX file; return the largest difference between its scores and torch's.
 
-    Learners around the network, such as RankNet or the tail dial, are not part of the file.
+    Learners that wrap the network, such as RankNet or the tail dial, are not part of the file.
     """
     network, *others = _networks_of(model)
     if others:
@@ -37,7 +37,7 @@ def export_onnx(model: Model, path: str | PathLike[str]) -> float:
 def _copied(learner: Learner) -> Learner:
     if isinstance(learner, NeuralClassifier):
         return learner.quantised()
-    return learner._with_inside(_copied)
+    return learner._with_nested(_copied)
 
 
 def _networks_of(model: Model) -> list[NeuralClassifier]:

@@ -130,7 +130,7 @@ class FileReader:
     def _check(self, file_name: str, expected: Mapping[str, Any], verify: bool) -> None:
         if Path(file_name).name != file_name or file_name in ("", ".", ".."):
             raise ModelError(
-                f"{self.directory / 'model.json'} lists {file_name!r}, which is not the name of a file beside it."
+                f"{self.directory / 'model.json'} lists {file_name!r}, which is not a file in its directory."
             )
         path = self.directory / file_name
         if not path.is_file():

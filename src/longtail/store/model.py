@@ -230,8 +230,8 @@ class Model:
         --------
         >>> from longtail import OneVsRest
         >>> model = Model(OneVsRest(n_jobs=1).fit([[1, 0], [0, 1]], [[1, 0], [0, 1]]), label_names=["left", "right"])
-        >>> why = model.explain([[1, 0]], ["left"])[0]
-        >>> abs(why.bias + sum(effect for _, effect in why.parts) - why.score) < 1e-6
+        >>> explanation = model.explain([[1, 0]], ["left"])[0]
+        >>> abs(explanation.bias + sum(effect for _, effect in explanation.parts) - explanation.score) < 1e-6
         True
         """
         rows = [row] if isinstance(row, str) else row
@@ -243,7 +243,10 @@ class Model:
                         f"Label {self.label_names[label]!r} has no training row, so there is no score to explain."
                     )
         found = self.learner.explain(self.rows(rows), ids, k=k)
-        return [why.renamed(name=None if self.label_names is None else self.label_names[why.label]) for why in found]
+        return [
+            explanation.renamed(name=None if self.label_names is None else self.label_names[explanation.label])
+            for explanation in found
+        ]
 
     def similar(self, label: int | str, k: int = 10) -> list[tuple[str, float]]:
         """Return the labels with the nearest embeddings, for a model with label embeddings.

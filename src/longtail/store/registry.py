@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from longtail.errors import ModelError
 
-_ROOMS = {
+_PACKAGES = {
     "data": "Hierarchy",
     "features": "TextEmbedding Tfidf TfidfEmbedding Tokens",
     "propensity": "FittedPropensity GivenPropensity JainPropensity",
@@ -18,7 +18,7 @@ _ROOMS = {
     "TextLearner WordBag",
     "rerank": "CentroidReranker LabelCentroids RankNet Stacked TAug TailDial",
 }
-_PUBLIC = {name: f"longtail.{room}" for room, names in _ROOMS.items() for name in names.split()}
+_PUBLIC = {name: f"longtail.{package}" for package, names in _PACKAGES.items() for name in names.split()}
 _registered: dict[str, type[Any]] = {}
 
 Class = TypeVar("Class", bound=type[Any])

@@ -17,7 +17,7 @@ from longtail.kernels.types import Float64
 from longtail.learners import LabelTree
 from longtail.metrics import by_frequency, evaluate
 from longtail.propensity import GivenPropensity, JainPropensity
-from longtail.recipes.compose import inner_recipe, is_network, plan_of
+from longtail.recipes.compose import base_recipe, is_network, plan_of
 
 K = 5
 METRICS = (f"P@{K}", "nDCG@3", f"nDCG@{K}", f"tail recall@{K}")
@@ -190,5 +190,5 @@ def base_of(recipe: str) -> str:
     >>> [base_of(name) for name in ("pw-cb-dismec", "pfastrexml", "ips+bonsai", "dismec", "glas+ranknet")]
     ['dismec', 'fastxml', 'bonsai', 'dismec', 'glas']
     """
-    plain = inner_recipe(recipe).removeprefix("pw-cb-").removeprefix("pw-")
+    plain = base_recipe(recipe).removeprefix("pw-cb-").removeprefix("pw-")
     return {"pfastxml": "fastxml", "pfastrexml": "fastxml", "longtail-tail": "dismec"}.get(plain, plain)

@@ -21,7 +21,7 @@ from longtail.metrics import evaluate
 from longtail.propensity import JainPropensity
 from longtail.recipes.compose import is_network, plan_of
 from longtail.runtime.pool import StopFlag, run_blocks
-from longtail.runtime.signals import Stopping, inside_of
+from longtail.runtime.signals import Stopping, stoppable_by
 from longtail.runtime.task import RemoteTask, current_engine, inheriting
 from longtail.tuning.front import Point
 from longtail.tuning.space import TAILS, has_dial, space_of
@@ -169,7 +169,7 @@ class Search:
             if nothing_left or self._is_over:
                 study.stop()
 
-        with inside_of(self._stopping):
+        with stoppable_by(self._stopping):
             trial = inheriting(self._trial)
         try:
             self._in_background(
@@ -194,9 +194,9 @@ class Search:
             finally:
                 ended.set()
 
-        beside = threading.Thread(target=guarded, name="longtail search", daemon=True)
+        thread = threading.Thread(target=guarded, name="longtail search", daemon=True)
         try:
-            beside.start()
+            thread.start()
             while not ended.wait(max(self._deadline - time.monotonic(), _PATIENCE)) and not self._is_over:
                 pass
             is_late = not ended.is_set()
@@ -205,7 +205,7 @@ class Search:
                 ended.wait()
         except KeyboardInterrupt:
             self._stopping.ask()
-            if beside.ident is not None:
+            if thread.ident is not None:
                 ended.wait()
             raise
         for error in errors:
@@ -230,8 +230,8 @@ class Search:
         if not is_new or self._is_over:
             raise optuna.TrialPruned
         try:
-            return self._judged(recipe, settings)
-        except _HopelessError:
+            return self._evaluated(recipe, settings)
+        except _PrunedError:
             with self._lock:
                 self.found.pruned += 1
         except KeyboardInterrupt:
@@ -246,21 +246,21 @@ class Search:
                 self._broken |= set() if settings else {recipe}
         raise optuna.TrialPruned
 
-    def _judged(self, recipe: str, settings: dict[str, Any]) -> tuple[float, ...]:
+    def _evaluated(self, recipe: str, settings: dict[str, Any]) -> tuple[float, ...]:
         tails = (0.0,) if has_dial(recipe) else TAILS
         scores: list[Float64] = []
         seconds: list[float] = []
         first: Float64 = np.empty((0, 0))
         if self.n_folds == 1:
             first, took = self._scored(recipe, settings, self.split(0), tails, _QUARTER)
-            self._prune_hopeless(first, _QUARTER * took)
+            self._prune(first, _QUARTER * took)
         for number in range(self.n_folds):
             found, took = self._scored(recipe, settings, self.split(number), tails, 1)
             scores.append(found)
             seconds.append(took)
             if number == 0 and self.n_folds > 1:
                 first = found
-                self._prune_hopeless(found, took * (self.n_folds - 1))
+                self._prune(found, took * (self.n_folds - 1))
         mean = np.mean(scores, axis=0)
         took = float(np.mean(seconds))
         points = [
@@ -275,7 +275,7 @@ class Search:
         best = max(points, key=lambda point: sum(s / max(b, 1e-9) for s, b in zip(point.scores, bests, strict=True)))
         return best.scores
 
-    def _prune_hopeless(self, first: Float64, left: float) -> None:
+    def _prune(self, first: Float64, left: float) -> None:
         """Prune a trial that is far behind another one at all positions of the dial, or can't end in time.
 
         The first trial is not limited in time.
@@ -285,7 +285,7 @@ class Search:
             known = [row for trial in self._first_scores for row in trial]
         behind = all(any(all(b > o + margin for b, o in zip(k, own, strict=True)) for k in known) for own in first)
         if behind or (known and time.monotonic() + left > self._deadline):
-            raise _HopelessError
+            raise _PrunedError
 
     def _scored(
         self, recipe: str, settings: dict[str, Any], split: Split, tails: Sequence[float], part: int
@@ -312,23 +312,23 @@ class Search:
         """Return a split, cached; features of texts are fitted on the training rows alone."""
         with self._lock:
             if number not in self._splits:
-                self._splits[number] = self._made(number)
+                self._splits[number] = self._make_split(number)
             return self._splits[number]
 
-    def _made(self, number: int) -> Split:
+    def _make_split(self, number: int) -> Split:
         in_test = self._in_test(number)
         train, test = self.dataset.take(~in_test), self.dataset.take(in_test)
         inverse = self.propensity.inverse(train.label_counts, train.n_rows)
         if train.X is not None:
             return Split(train.X, train.Y, test.X, test.Y, inverse)
-        texts, judged = list(train.texts or ()), list(test.texts or ())
+        texts, test_texts = list(train.texts or ()), list(test.texts or ())
         if any(map(is_network, self.recipes)):
-            return Split(texts, train.Y, judged, test.Y, inverse)
+            return Split(texts, train.Y, test_texts, test.Y, inverse)
         from longtail.features import Tfidf
 
         features = Tfidf()
         X = features.fit_transform(texts)
-        return Split(X, train.Y, features.transform(judged), test.Y, inverse)
+        return Split(X, train.Y, features.transform(test_texts), test.Y, inverse)
 
     def _in_test(self, number: int) -> Flags:
         """Return the validation rows of split `number`: a share of all, or one of the folds."""
@@ -345,5 +345,5 @@ class Search:
         return np.asarray(self._fold_of == number)
 
 
-class _HopelessError(Exception):
+class _PrunedError(Exception):
     """A trial that is pruned."""

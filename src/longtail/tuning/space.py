@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from longtail.recipes.compose import inner_recipe
+from longtail.recipes.compose import base_recipe
 
 if TYPE_CHECKING:
     from optuna import Trial
@@ -76,7 +76,7 @@ def space_of(recipe: str) -> tuple[Dimension, ...]:
     >>> [dimension.name for dimension in space_of("pw-cb-dismec")]
     ['C', 'weighting.beta']
     """
-    base = inner_recipe(recipe)
+    base = base_recipe(recipe)
     balanced = base.startswith("pw-cb-")
     plain = base.removeprefix("pw-cb-").removeprefix("pw-")
     found = _SPACES.get(recipe, _SPACES.get(plain, ()))

@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator
 from longtail.errors import ParameterError
 from longtail.kernels.types import Float32, Float64
 from longtail.propensity import Propensity, check_counts, get_propensity
-from longtail.validation import Boolean, Constraint, Number, Validated, numbers_per_label
+from longtail.validation import Boolean, Constraint, Number, Validated, numbers_per_label, parameters_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,7 +161,9 @@ class PropensityWeighting(Weighting):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        get_propensity(self.propensity)._check_parameters()
+        propensity = get_propensity(self.propensity)
+        with parameters_of("propensity"):
+            propensity._check_parameters()
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters by name; ``propensity__a`` works even where `propensity` is None or a data set's name."""

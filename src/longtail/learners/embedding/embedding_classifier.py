@@ -29,7 +29,7 @@ from longtail.losses import TORCH_LOSSES, TorchLossName
 from longtail.metrics import evaluate
 from longtail.runtime.checkpoint import Checkpoint
 from longtail.runtime.library_threads import one_torch_thread, require_torch
-from longtail.runtime.memory import check_room, resident_memory
+from longtail.runtime.memory import check_memory, resident_memory
 from longtail.runtime.progress import show_progress
 from longtail.validation import SEED, Boolean, Constraint, Integer, Integers, Number, OneOf, Optional
 from longtail.weighting import Weighting, get_weighting
@@ -235,7 +235,7 @@ class EmbeddingClassifier(EmbeddingRanker):
 
     def _fit(self, X: sp.csr_array, Y: sp.csr_array, augmentation: Augmentation | None = None) -> None:
         require_torch("Training an EmbeddingClassifier")
-        check_room(self._bytes(X, Y), "training", "features or dimensions")
+        check_memory(self._bytes(X, Y), "training", "features or dimensions")
         rows, held_out = split_rows(Y, self.label_counts_, float(self.validation_fraction), int(self.random_state))
         trained, labels = X[rows], Y[rows]
         if augmentation is not None:

@@ -50,12 +50,14 @@ def explain_label(trees: InstanceTrees, row: sp.csr_array, leaves: Int32, label:
             most, best = value, (tree, name)
         if value:
             sources.append((name, float(value / trees.n_trees)))
-    why = Explanation.from_effects(label, bias / trees.n_trees, row.indices, effects[row.indices] / trees.n_trees)
+    explanation = Explanation.from_effects(
+        label, bias / trees.n_trees, row.indices, effects[row.indices] / trees.n_trees
+    )
     score = float(sum(share for _, share in sources))  # exactly 0 where no leaf holds the label
     if not sources:
-        return replace(why, score=score, remark=_ELSEWHERE if mass[-1] else _NOWHERE)
+        return replace(explanation, score=score, remark=_ELSEWHERE if mass[-1] else _NOWHERE)
     return replace(
-        why.with_sources(sources),
+        explanation.with_sources(sources),
         score=score,
         path=_best_path(trees, row, best[0]),
         path_name=best[1],

@@ -261,8 +261,8 @@ def _rank(found: Int32, found_scores: Float32, labels: Int32, scores: Float32) -
     for at in range(found.shape[0]):
         keys[at] = (np.uint64(~bits[at] & np.uint32(0xFFFFFFFF)) << np.uint64(32)) | np.uint64(found[at])
     keys.sort()
-    whole = np.empty(1, np.uint32)
+    bits = np.empty(1, np.uint32)
     for place in range(min(labels.shape[0], found.shape[0])):
         labels[place] = np.int32(keys[place] & np.uint64(0xFFFFFFFF))
-        whole[0] = ~np.uint32(keys[place] >> np.uint64(32)) & np.uint32(0xFFFFFFFF)
-        scores[place] = whole.view(np.float32)[0]
+        bits[0] = ~np.uint32(keys[place] >> np.uint64(32)) & np.uint32(0xFFFFFFFF)
+        scores[place] = bits.view(np.float32)[0]

@@ -27,7 +27,7 @@ from longtail.learners.rows import row_scales
 from longtail.learners.updates import UpdateBatch
 from longtail.runtime.block_file import BlockFile, is_resumable
 from longtail.runtime.memory import affordable_threads
-from longtail.runtime.mmap import is_mapped, room_like
+from longtail.runtime.mmap import allocator_like, is_mapped
 from longtail.runtime.pool import in_chunks
 from longtail.topk import TopK
 from longtail.validation import SEED, Boolean, Constraint, Integer, Number, OneOf, check
@@ -270,7 +270,7 @@ class InstanceForest(Learner):
         if not self.normalise:
             return X
         scales = row_scales(X, True)
-        values = room_like(X.data)(len(X.data), np.float32)
+        values = allocator_like(X.data)(len(X.data), np.float32)
         for first in range(0, X.shape[0], _SCALED_AT_ONCE):
             ends = X.indptr[first : first + _SCALED_AT_ONCE + 1]
             part = slice(int(ends[0]), int(ends[-1]))

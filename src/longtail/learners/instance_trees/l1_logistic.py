@@ -99,8 +99,8 @@ def solve_l1_logistic(problem: L1Problem, limits: L1Limits, state: UInt64, memor
     for step in range(limits.max_iter):
         _find_derivatives(margins, problem, residuals, terms)
         # While the present columns violate their optimality conditions, no gradient of another feature is computed.
-        inside = _column_gradient(0, n_columns, terms, curvatures, memory)
-        if inside <= limits.tol * first_violation:
+        violation = _column_gradient(0, n_columns, terms, curvatures, memory)
+        if violation <= limits.tol * first_violation:
             checks_all = True
         if checks_all:
             # Converged if no feature violates its condition; otherwise those near to becoming non-zero get a column.

@@ -51,7 +51,7 @@ def partition_rows(relevance: Relevance, rows: Int32, state: UInt64, slots: Int3
     ends, places, present = _localised(relevance, rows, slots)
     n_present = present.shape[0]
     inverse = relevance.inverse_ideals[rows]
-    sums, worth = np.zeros((n_present, 2)), np.empty((n_present, 2), np.float32)
+    sums, contributions = np.zeros((n_present, 2)), np.empty((n_present, 2), np.float32)
     gains = relevance.gains[present]
     order, column = np.empty(n_present, np.int64), np.empty(n_present)
     discounts = 1 / np.log2(np.arange(n_present) + 2.0)
@@ -64,12 +64,12 @@ def partition_rows(relevance: Relevance, rows: Int32, state: UInt64, slots: Int3
             at += 1
     best, positive = -np.inf, 0
     for _ in range(_MAX_ITER):
-        # Rank the labels of each side by their sums; `worth` is what a label then adds to the gain of its rows.
+        # Rank the labels of each side by their sums; `contributions` is what a label then adds to the gain of its rows.
         for side in range(2):
             column[:] = sums[:, side]
             _rank(column, order)
             for rank in range(n_present):
-                worth[order[rank], side] = discounts[rank] * gains[order[rank]]
+                contributions[order[rank], side] = discounts[rank] * gains[order[rank]]
         # Assign each row to its better side, and compute the sums of the next iteration.
         sums[:] = 0
         total, positive, at = 0.0, 0, 0
@@ -77,8 +77,8 @@ def partition_rows(relevance: Relevance, rows: Int32, state: UInt64, slots: Int3
             begin = at
             left = right = 0.0
             while at < ends[row]:
-                left += worth[places[at], 0]
-                right += worth[places[at], 1]
+                left += contributions[places[at], 0]
+                right += contributions[places[at], 1]
                 at += 1
             if left != right:
                 sides[row] = np.int8(right > left)

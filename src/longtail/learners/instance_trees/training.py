@@ -160,7 +160,7 @@ def estimate_trees(
 
     Every level of a tree costs about the same, so time is proportional to rows times levels, and size to rows.
     """
-    before, whole = resident_memory(), make(X, Y)
+    before, trainer = resident_memory(), make(X, Y)
     n = X.shape[0]
     some = np.sort(np.random.default_rng(0).choice(n, min(n, _TRIAL_ROWS), replace=False))
     trial = make(X[some], Y[some])
@@ -169,16 +169,16 @@ def estimate_trees(
     start = time.thread_time()
     grown = trial.grow_one(0, stop)
     seconds = time.thread_time() - start
-    levels = [max(1.0, math.log2(max(rows, 2) / whole.growth.leaf_size)) for rows in (len(some), n)]
+    levels = [max(1.0, math.log2(max(rows, 2) / trainer.growth.leaf_size)) for rows in (len(some), n)]
     stored = max(X.nnz, 1) / max(trial.X.nnz, 1)
     model = sum(array.nbytes for array in grown) * (n / len(some)) * trees
     each = seconds * stored * levels[1] / levels[0]
-    at_work = min(affordable_threads(whole.thread_bytes, "a tree"), trees)
+    at_work = min(affordable_threads(trainer.thread_bytes, "a tree"), trees)
     return TrainingCost(
         seconds=each * trees / at_work,
-        peak_memory_mb=max(before + at_work * whole.thread_bytes, before + 2 * model) / 1e6,
+        peak_memory_mb=max(before + at_work * trainer.thread_bytes, before + 2 * model) / 1e6,
         model_mb=model / 1e6,
-        block_mb=whole.thread_bytes / 1e6,
+        block_mb=trainer.thread_bytes / 1e6,
         threads=at_work,
         blocks=trees,
         least_seconds=each,

@@ -139,14 +139,14 @@ class InstanceTrees(BaseEstimator):
     @cached_property
     def _sound_arrays(self) -> Trees:
         """Arrays for the kernels, validated once: kernels do not check indices."""
-        if not self._is_sound():
+        if not self._is_valid():
             raise ModelError("The trees of the model don't fit together: its files were changed; train it again.")
         return Trees(
             self.roots_, self.rights_, self.bias_, self.weight_starts_, self.features_, self.weights_,
             self.label_starts_, self.labels_, self.values_,
         )  # fmt: skip
 
-    def _is_sound(self) -> bool:
+    def _is_valid(self) -> bool:
         if not all(hasattr(self, name) for name in self._stored) or not self._has_right_types():
             return False
         n = len(self.rights_)

@@ -204,7 +204,7 @@ class ChunkWeights(BaseEstimator):
     @cached_property
     def chunks(self) -> Chunks:
         """Arrays for the kernels, validated once: kernels do not check indices."""
-        if not self._trusted and not (all(hasattr(self, name) for name in self._stored) and _is_sound(self)):
+        if not self._trusted and not (all(hasattr(self, name) for name in self._stored) and _is_valid(self)):
             raise ModelError("The weights of the model don't fit together: its files were changed; train it again.")
         bits = (np.frexp(np.diff(self.bucket_starts_) - 1)[1] - 1).astype(np.uint8)
         return Chunks(bits, *(getattr(self, name) for name in self._stored[2:]))
@@ -267,7 +267,7 @@ def narrowed(values: Float32, precision: NodePrecision) -> Array:
     return values
 
 
-def _is_sound(weights: ChunkWeights) -> bool:
+def _is_valid(weights: ChunkWeights) -> bool:
     """Return whether types, shapes, offsets, buckets and members are consistent."""
     return _has_right_types(weights) and _has_right_starts(weights) and _has_right_buckets(weights)
 

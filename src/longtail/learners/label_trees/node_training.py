@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from longtail.kernels.augmentation import Augmentation, CopyRoom, Positives, copied_positives
+from longtail.kernels.augmentation import Augmentation, CopyBuffers, Positives, copied_positives
 from longtail.kernels.lanes import LANES
 from longtail.kernels.rows import CSRRows
 from longtail.kernels.types import Float32, Float64, Int32, Int64
@@ -20,7 +20,7 @@ from longtail.learners.label_trees.node_rows import gather_positives, gather_row
 from longtail.learners.linear.block_solver import SolverMemory
 from longtail.learners.linear.problem import SolverSettings, bias_start, solve
 from longtail.learners.rows import digest_of, renumbered_by_frequency, row_squares
-from longtail.runtime.mmap import Allocate, room_like
+from longtail.runtime.mmap import Allocate, allocator_like
 from longtail.runtime.pool import SpareMemory, StopFlag, run_blocks
 from longtail.runtime.task import RemoteTask
 from longtail.weighting import Costs, Weighting
@@ -204,7 +204,7 @@ class NodeTrainer:
 
     def scratch(self) -> AbstractContextManager[Scratch]:
         """Return working memory for a block."""
-        return self.spare.borrowed(lambda: Scratch(*self._shape, room_like(self._values)))
+        return self.spare.borrowed(lambda: Scratch(*self._shape, allocator_like(self._values)))
 
     def rows_of(
         self, level: LevelProblem, node: int, columns: Int64, scratch: Scratch
@@ -254,7 +254,7 @@ class Scratch:
         self._features = np.empty(n_features, np.int32)
         self._indices, self._values = np.empty(0, np.int32), np.empty(0, np.float32)
         self._memory = SolverMemory.allocate(0, 0)
-        self.room = CopyRoom()
+        self.room = CopyBuffers()
 
     def gather(
         self, indptr: Int64, indices: Int32, values: Float32, scales: Float64, squares: Float32, chosen: Int32

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from longtail.kernels.augmentation import Augmentation, CopyRoom, Positives, copied_positives
+from longtail.kernels.augmentation import Augmentation, CopyBuffers, Positives, copied_positives
 from longtail.kernels.lanes import LANES
 from longtail.kernels.rows import CSRRows
 from longtail.kernels.types import Float32, Float64, Int32, Int64
@@ -117,7 +117,7 @@ class BlockTrainer:
 
     def solve(self, labels: Labels, number: int, stop: StopFlag) -> SolvedBlock:
         """Train one block; its `number` seeds the order in which rows are visited."""
-        with self.spare.borrowed(lambda: _Scratch(SolverMemory.allocate(*self._shape), CopyRoom())) as scratch:
+        with self.spare.borrowed(lambda: _Scratch(SolverMemory.allocate(*self._shape), CopyBuffers())) as scratch:
             kept = self._solved(labels, number, scratch, stop)
         return kept._replace(features=self._by_frequency[kept.features])
 
@@ -178,7 +178,7 @@ class _Scratch:
     """Working memory of one thread."""
 
     memory: SolverMemory
-    room: CopyRoom
+    room: CopyBuffers
 
     def grow(self, n_rows: int) -> None:
         """Make room for at least `n_rows` rows."""

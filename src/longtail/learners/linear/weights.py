@@ -155,7 +155,7 @@ class BlockWeights(BaseEstimator):
     @cached_property
     def _arrays(self) -> PanelWeights:
         """Arrays for the kernels, validated once: kernels do not check indices."""
-        if not all(hasattr(self, name) for name in self._stored if name != "panel_heights_") or not self._is_sound():
+        if not all(hasattr(self, name) for name in self._stored if name != "panel_heights_") or not self._is_valid():
             raise _unsound()
         return self._packed()
 
@@ -174,7 +174,7 @@ class BlockWeights(BaseEstimator):
             return np.full(len(self.panels_), self.panels_.shape[1], np.int32), self.panels_.reshape(-1, LANES)
         return self.panel_heights_, self.panels_
 
-    def _is_sound(self) -> bool:
+    def _is_valid(self) -> bool:
         kinds = (
             (self.lane_labels_, (np.int32,)),
             (self.lane_bias_, (np.float32,)),

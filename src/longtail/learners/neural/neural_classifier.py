@@ -29,12 +29,12 @@ from longtail.learners.training.fit import Schedule, fit, time_steps
 from longtail.losses import TORCH_LOSSES, TorchLossName
 from longtail.metrics import evaluate
 from longtail.runtime.library_threads import require_torch
-from longtail.runtime.memory import check_room, resident_memory
+from longtail.runtime.memory import check_memory, resident_memory
 from longtail.runtime.progress import show_progress
 from longtail.runtime.task import current_engine
 from longtail.runtime.tensors import Tensors
 from longtail.topk import TopK
-from longtail.validation import SEED, Boolean, Constraint, Integer, Number, OneOf, Optional, as_list
+from longtail.validation import SEED, Boolean, Constraint, Integer, Number, OneOf, Optional, as_list, parameters_of
 from longtail.weighting import Weighting, get_weighting
 
 if TYPE_CHECKING:
@@ -221,8 +221,9 @@ class NeuralClassifier(NeuralRanker):
                 raise ParameterError(name, getattr(self, name), f"must be one of longtail's {name}s, or None")
         require_torch("A neural learner")
         encoder, head = self._parts()
-        encoder._check_parameters()
-        head._check_parameters()
+        for name, part in (("encoder", encoder), ("head", head)):
+            with parameters_of(name):
+                part._check_parameters()
         if head.reads_states and not encoder.has_states:
             named = type(head).__name__
             raise ParameterError("encoder", encoder, f"must have states of tokens, which {named} uses: use BiLSTM")
@@ -333,7 +334,7 @@ class NeuralClassifier(NeuralRanker):
             for own, other in shared_parameters(network.head, above[-1].head):
                 own.data.copy_(other.data)
         size = 4 * sum(parameter.numel() for parameter in network.parameters())
-        check_room(_COPIES * size, "training", "dimensions, or a smaller encoder")
+        check_memory(_COPIES * size, "training", "dimensions, or a smaller encoder")
         return network.to(chosen_device(self.device))
 
     def _train_level(

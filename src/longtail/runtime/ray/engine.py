@@ -17,7 +17,7 @@ from longtail.errors import InputError, Interrupted, MissingExtraError, Paramete
 from longtail.runtime.ray.connection import check_address, connected
 from longtail.runtime.ray.worker import Refusal, run_block, warm_up
 from longtail.runtime.signals import is_stopping
-from longtail.runtime.task import RemoteTask, inside, own, plain, with_arrays
+from longtail.runtime.task import RemoteTask, own, plain, using_engine, with_arrays
 
 EngineName = Literal["threads", "ray"]
 
@@ -63,14 +63,14 @@ def use_engine(engine: EngineName = "ray", *, address: str | None = None, n_jobs
     if engine == "threads":
         if address is not None:
             raise ParameterError("address", address, "must be left out with threads")
-        with inside(None):
+        with using_engine(None):
             yield
         return
     if find_spec("ray") is None:
         raise MissingExtraError("Training on a cluster", "ray")
     with connected(address, cores) as is_own:
         cluster = RayCluster(is_own=is_own)
-        with inside(cluster):
+        with using_engine(cluster):
             try:
                 yield
             except KeyboardInterrupt:
