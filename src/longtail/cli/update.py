@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from longtail.cli.console import errors_of, guarded, note, output, output_json, run_settings, step
+from longtail.cli.console import counted, errors_of, guarded, note, output, output_json, run_settings, step
 from longtail.cli.options import AsJson, ModelPath, TargetModel, Threads, rows_argument
 from longtail.errors import InputError
 
@@ -71,16 +71,13 @@ def update(
 
 
 def _output(model: Model, done: dict[str, Any], seconds: float, target: Path) -> None:
-    def counted(number: int, what: str) -> str:
-        return f"{number:,} {what}{'s' * (number != 1)}"
-
     replaced = f", {done['replaced']:,} of them in place of earlier ones" if done["replaced"] else ""
     new = f" {counted(done['new_labels'], 'new label')}." if done["new_labels"] else ""
     if done["forgotten_labels"]:
         new += f" {counted(done['forgotten_labels'], 'label')} without a row removed."
     output(
         f"Learned from {counted(done['rows'], 'row')}{replaced} in {seconds:,.1f} s.{new}\n"
-        f"Saved to {target}: {model.n_rows:,} rows and {model.n_labels:,} labels, "
+        f"Saved to {target}: {counted(model.n_rows, 'row')} and {counted(model.n_labels, 'label')}, "
         f"update {len(model.training['updates'])}."
     )
 
