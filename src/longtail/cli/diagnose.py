@@ -53,7 +53,11 @@ if the norm alone decided, predictions would be proportional to it (correlation 
     if as_json:
         output_json(_as_json(found, names, scores))
     else:
-        _output_shares(found, names, f"{model} on {test}: {counted(dataset.n_rows, 'row')}, first {counted(k, 'rank')}")
+        _output_shares(
+            found,
+            names,
+            f"{model} on {test}: {counted(dataset.n_rows, 'row')}, {'first rank' if k == 1 else f'first {k} ranks'}",
+        )
         _output_correlations(found, names)
         if scores:
             metrics = list(scores["as it is"])

@@ -83,17 +83,11 @@ def _output(model: Model, done: dict[str, Any], seconds: float, target: Path) ->
 
 
 def _rows_for(model: Model, rows: str, repeated_ids: bool = False) -> Dataset:
-    """Read rows for a model; an error about features in place of texts, or the reverse, comes before all others."""
+    """Read rows for a model, which matches their labels by name where both have names."""
     from longtail.data import load
 
-    try:
-        with step(f"reading {rows}"):
-            return load(rows, label_names=model.label_names, corrections=True, repeated_ids=repeated_ids)
-    except InputError as error:
-        try:
-            found = load(rows, corrections=True, repeated_ids=repeated_ids)
-        except InputError:
-            raise error from None
-        with errors_of(rows):
-            model.rows(found)
-        raise
+    with step(f"reading {rows}"):
+        dataset = load(rows, corrections=True, repeated_ids=repeated_ids)
+    with errors_of(rows):
+        model.rows(dataset)
+    return dataset
