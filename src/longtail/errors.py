@@ -93,6 +93,20 @@ class ParameterError(LongtailError, ValueError):
         return type(self)(name, self.value, self.requirement if requirement is None else requirement)
 
 
+class UnknownNameError(ParameterError):
+    """A name that doesn't exist, such as that of a parameter or a recipe; the message has no value.
+
+    Examples
+    --------
+    >>> str(UnknownNameError("depht", 3, "is not a parameter of this recipe (did you mean depth?)"))
+    'depht is not a parameter of this recipe (did you mean depth?).'
+    """
+
+    def __init__(self, name: str, value: object, requirement: str) -> None:
+        super().__init__(name, value, requirement)
+        self.args = (f"{name} {requirement}.",)
+
+
 class MissingExtraError(LongtailError, ImportError):
     """A feature whose optional dependency is not installed.
 

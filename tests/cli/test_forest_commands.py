@@ -124,10 +124,13 @@ def test_interruptions_count_all_trees_and_say_how_to_resume(texts, tmp_path, mo
         return " ".join(result.stderr.split())
 
     first = stopped(1)
-    assert "1 of 4 trees were done. No model was written. Add --resume to the command" in first
+    assert "1 of 4 trees were done. No model was written. What was finished is kept in" in first
     assert "Starting from the beginning" not in first
     again = stopped(3, "--resume")
-    assert "3 of 4 trees were done. No model was written. The same command resumes from there." in again
+    kept = (
+        "No model was written. What was finished is kept in model.unfinished: run the same command again to continue."
+    )
+    assert f"3 of 4 trees were done. {kept}" in again
     restarted = stopped(0)
     assert "With --resume, a run with the same data and the same parameters resumes from it." in restarted
     assert "0 of 4 trees were done. No model was written." in restarted
@@ -146,7 +149,7 @@ def test_rows_of_other_data_are_reported(tmp_path):
     refused = run("evaluate", tmp_path / "model", tmp_path / "other.txt")
     assert refused.exit_code == 2
     said = " ".join(refused.stderr.split())
-    assert "other.txt: has 5 labels, but 2 label names are given: use rows with the same labels" in said
+    assert "other.txt: The data set has 5 labels instead of 2" in said
     assert "wrong.txt:3:" in run("evaluate", tmp_path / "model", tmp_path / "wrong.txt").stderr
     assert run("evaluate", tmp_path / "model", tmp_path / "train.txt").exit_code == 0
     assert run("predict", tmp_path / "model", tmp_path / "other.txt").exit_code == 0, "labels don't matter here"

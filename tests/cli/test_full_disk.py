@@ -60,7 +60,7 @@ def test_training_resumes_when_there_is_space_again(small_disk, tmp_path):
     assert full.returncode == 2
     assert full.stderr.splitlines()[-1].startswith(f"error: {small_disk}")
     assert "No space left on device; free some space, or write elsewhere." in full.stderr
-    assert full.stderr.endswith("No model was written. Add --resume to the command to resume from there.\n")
+    assert full.stderr.endswith("run the same command with --resume to continue.\n")
     assert Model.load(small_disk / "model", verify=True).recipe == "older"
     kept = sum(file.stat().st_size for file in (small_disk / "model.unfinished").iterdir())
     assert kept > 100_000
@@ -124,7 +124,10 @@ def test_a_limit_on_files_is_as_good_as_a_full_disk(tmp_path):
     arguments = ("train", "dismec", tmp_path / "rows.txt", "--threads", 1, "--out", tmp_path / "model")
     full = longtail(*arguments, preexec_fn=limit)
     assert full.returncode == 2, full.stderr
-    assert "File too large; free some space, or write elsewhere. No model was written. Add --resume" in full.stderr
+    assert (
+        "File too large; free some space, or write elsewhere. No model was written. What was finished is kept"
+        in full.stderr
+    )
     assert longtail(*arguments, "--resume").returncode == 0
     assert sorted(file.name for file in tmp_path.iterdir()) == ["model", "rows.txt"]
 

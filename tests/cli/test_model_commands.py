@@ -3,11 +3,13 @@
 import json
 import shutil
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from longtail import Model, OneVsRest
+from longtail import Dataset, Model, OneVsRest
 from longtail.cli.program import program
+from longtail.data import save
 from longtail.learners.linear import training
 from longtail.runtime import memory
 from longtail.store import files
@@ -136,6 +138,67 @@ def test_what_writes_a_model_compares_all_checksums_first(model, texts, tmp_path
     assert not (tmp_path / "out").exists()
 
 
+def test_a_dash_is_standard_output_where_lines_are_written(model, texts, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shown = run("predict", model, texts)
+    assert run("predict", model, texts, "--out", "-").stdout == shown.stdout
+    for command in (
+        ("report", model, texts, "--out", "-"),
+        ("data", "convert", texts, "-"),
+        ("losses", "--plot", "-"),
+        ("tree", model, "--html", "-"),
+        ("calibrate", model, texts, "--out", "-"),
+    ):
+        refused = run(*command)
+        assert refused.exit_code == 2
+        assert "standard output" in refused.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_rows_in_place_of_a_model_and_a_model_in_place_of_rows(model, texts):
+    for given in (texts, "debian-tags:test"):
+        refused = run("evaluate", given, texts)
+        assert refused.exit_code == 2
+        assert f"{given} holds rows, and a model is wanted here: give the directory" in refused.stderr
+    for command in (("evaluate", model, model), ("train", "dismec", model, "--out", "new"), ("predict", model, model)):
+        refused = run(*command)
+        assert refused.exit_code == 2
+        assert f"{model}: is a model, and rows are wanted here: give a file of rows" in refused.stderr
+
+
+def test_labels_are_matched_by_the_names_beside_a_file(tmp_path):
+    """Columns of the test rows are in another order than those of the training rows."""
+    X, Y = np.eye(3), np.array([[1, 0, 0], [1, 1, 0], [0, 0, 1]])
+    names = ["a", "b", "c"]
+    Model(OneVsRest(n_jobs=1).fit(X, Y), label_names=names).save(tmp_path / "model")
+    save(Dataset(X, Y, label_names=names), tmp_path / "test.txt")
+    save(Dataset(X, Y[:, [2, 0, 1]], label_names=["c", "a", "b"]), tmp_path / "turned.txt")
+    scores = [as_json("evaluate", tmp_path / "model", tmp_path / f"{name}.txt") for name in ("test", "turned")]
+    assert scores[0] == scores[1]
+    assert scores[0]["P@1"] == 100
+
+
+def test_no_word_in_enough_rows(texts, tmp_path):
+    refused = run("train", "dismec", texts, "--out", tmp_path / "new", "--set", "features.min_df=5000")
+    assert refused.exit_code == 2
+    assert "--set features.min_df must be lower, because no word is in that many of the" in refused.stderr
+
+
+def test_one_row_is_not_rows(model, tmp_path):
+    (tmp_path / "one.jsonl").write_text(json.dumps({"text": "a ship", "labels": ["ship"]}) + "\n")
+    done = run("predict", model, tmp_path / "one.jsonl", "--out", tmp_path / "out.txt")
+    assert done.stderr.endswith(f"Wrote 1 line to {tmp_path / 'out.txt'}.\n")
+    assert ": 1 row, percent" in run("evaluate", model, tmp_path / "one.jsonl").stdout
+
+
+def test_a_refused_memory_limit_is_the_option(texts, tmp_path):
+    refused = run("train", "dismec", texts, "--out", tmp_path / "new", "--memory-limit", "1MB")
+    assert refused.exit_code == 2
+    assert "error: --memory-limit was exceeded before training" in refused.stderr
+    advised = refused.stderr.partition("raise it to at least ")[2].partition(",")[0]
+    assert run("train", "dismec", texts, "--out", tmp_path / "new", "--memory-limit", advised).exit_code == 0
+
+
 def test_a_memory_limit_that_prediction_cant_keep_is_refused(model, texts, tmp_path):
     done = run("predict", model, texts, "--memory-limit", "1MB", "--out", tmp_path / "out.txt")
     assert done.exit_code == 2
@@ -155,7 +218,7 @@ def test_an_exceeded_memory_limit_is_reported(texts, tmp_path, monkeypatch):
     monkeypatch.setattr(memory, "MemoryWatch", Passed)
     done = run("train", "dismec", texts, "--out", tmp_path / "model", "--memory-limit", "900GB")
     assert done.exit_code == 0
-    assert "The memory limit of 900GB was exceeded: the peak was 1,000,000 MB." in " ".join(done.stderr.split())
+    assert "The memory limit of 900GB was exceeded: the peak was 1,000 GB." in " ".join(done.stderr.split())
 
 
 def test_estimate_before_training(texts):
@@ -200,7 +263,7 @@ def test_an_interrupted_run_is_resumed(tmp_path, monkeypatch):
     monkeypatch.setattr(training.BlockTrainer, "solve", interrupt)
     stopped = run(*arguments, tmp_path / "model")
     assert stopped.exit_code == 130
-    assert "No model was written. Add --resume" in stopped.stderr
+    assert "No model was written. What was finished is kept" in stopped.stderr
     again = run(*arguments, tmp_path / "model", "--resume")
     assert again.exit_code == 130
     for one in (stopped, again):

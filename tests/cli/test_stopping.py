@@ -97,7 +97,7 @@ def test_a_termination_keeps_what_is_done(recipe, folder):
     assert last.startswith(f"Stopped while {CASES[recipe][1]}")
     assert "were done. No model was written." in last
     assert not out.exists()
-    assert last.endswith("Add --resume to the command to resume from there."), last
+    assert last.endswith("run the same command with --resume to continue."), last
     if recipe in ("glas", "xml-cnn"):
         assert kept.stat().st_mtime > at - 0.01, "the state was kept when the signal came, not only after the last pass"
     subprocess.run(command(recipe, folder, out, "--resume"), check=True, capture_output=True, env=environment)

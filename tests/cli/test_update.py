@@ -2,12 +2,13 @@
 
 import json
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from longtail import Dataset, Model
+from longtail import Dataset, Model, Popularity
 from longtail.cli.program import program
-from longtail.data import load
+from longtail.data import load, save
 from longtail.errors import InputError
 
 ROWS = [("a red ship", ["ship"]), ("a blue ship", ["ship"]), ("a red tree", ["tree"]), ("a blue tree", ["tree"])] * 10
@@ -54,6 +55,15 @@ def test_new_rows_and_labels_go_into_another_model(files):
     again = run("update", files / "second", late)
     assert "update 2" in again.stdout
     assert len(Model.load(files / "second").training["updates"]) == 2
+
+
+def test_labels_are_matched_by_the_names_beside_a_file(tmp_path):
+    X, Y, names = np.eye(4), np.array([[1, 0, 0], [1, 1, 0], [0, 0, 1], [0, 1, 0]]), ["a", "b", "c"]
+    Model(Popularity().fit(X, Y), label_names=names).save(tmp_path / "model")
+    save(Dataset(X[:2], [[0, 0, 1], [0, 0, 1]], label_names=["b", "c", "a"]), tmp_path / "late.txt")
+    done = run("update", tmp_path / "model", tmp_path / "late.txt")
+    assert done.exit_code == 0, done.output
+    assert Model.load(tmp_path / "model").label_counts.tolist() == [4, 2, 1]
 
 
 def test_corrected_rows_replace_those_with_the_same_text(files):

@@ -84,6 +84,7 @@ BAD = {
     "only blank": ("\n\n", None, "is empty"),
     "invalid": (ROW + "{text: 1}\n", 2, "is not valid JSON"),
     "cut": (ROW + '{"text": "a", "lab', 2, "is not valid JSON"),
+    "tab in a text": (ROW + '{"text": "a\tb", "labels": []}\n', 2, "Invalid control character at character 12"),
     "two on a line": (ROW + ROW[:-1] + ROW, 2, "is not valid JSON: Extra data"),
     "not an object": (ROW + "[1]\n", 2, "must be a JSON object"),
     "no text": ('{"labels": []}\n', 1, "has no 'text'"),

@@ -141,7 +141,7 @@ def test_any_text_gives_the_features_of_scikit_learn(texts: list[str], **paramet
     try:
         reference(texts, tfidf)
     except ValueError:
-        with pytest.raises(InputError):
+        with pytest.raises((InputError, ParameterError)):
             tfidf.fit(texts)
         return
     assert_equals_reference(texts, tfidf)
@@ -305,11 +305,11 @@ def test_a_set_stop_flag_ends_reading_at_once() -> None:
         (7, "must be a list of texts, got int"),
         ([], "no texts"),
         (["a", "b", ""], "hold no words"),
-        (["one", "two"], "lower min_df"),
+        (["one", "two"], "min_df must be lower"),
     ],
 )
 def test_bad_texts_are_refused(texts: object, message: str) -> None:
-    with pytest.raises(InputError, match=message):
+    with pytest.raises((InputError, ParameterError), match=message):
         Tfidf().fit(texts)  # type: ignore[arg-type]
 
 

@@ -36,6 +36,13 @@ def test_equation_30_on_the_published_table_3(
     assert relative_change(base, base) == {"vanilla": 0, "PS": 0}
 
 
+def test_a_metric_that_was_not_evaluated_is_named() -> None:
+    scores = evaluate([[0]], [[1, 0]], ks=[1])
+    assert "P@5" not in scores
+    with pytest.raises(KeyError, match="P@5 was not evaluated: there are P@1, nDCG@1"):
+        scores["P@5"]
+
+
 def test_a_group_that_neither_side_has_is_left_out() -> None:
     scores = evaluate([[0, 1]], [[1, 1]])
     assert list(relative_change(scores, scores)) == ["vanilla"]

@@ -57,14 +57,14 @@ def test_freed_memory_does_not_count_as_in_use():
 def test_a_limit_exceeded_before_training_is_refused_once(begin):
     with watched_command() as watch:
         watch.peak = 10**12
-        refusal = r"before training.* took 1,000,000 MB; raise it to at least 1000020MB"
+        refusal = r"before training.* took 1,000 GB; raise it to at least 1100020MB"
         with config_context(memory_limit="900GB"):
             with pytest.raises(ParameterError, match=refusal):
                 begin()
             begin()  # what a level of a tree leaves behind is no reason to throw the next away
         with (
             config_context(memory_limit="1MB"),
-            pytest.raises(ParameterError, match=r"leaves no room.* at least 1000020MB"),
+            pytest.raises(ParameterError, match=r"leaves no room.* at least 1100020MB"),
         ):
             begin()
     with config_context(memory_limit="900GB"):

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from longtail.cli.console import step
-from longtail.errors import InputError, ParameterError, did_you_mean
+from longtail.errors import InputError, ParameterError, UnknownNameError, did_you_mean
 from longtail.validation import LARGEST_INT, Integer
 
 if TYPE_CHECKING:
@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 
 
 AnyNumber = TypeVar("AnyNumber", int, float)
+_OPTIONS = {
+    "seed": "--seed", "random_state": "--seed", "threads": "--threads", "n_jobs": "--threads",
+    "memory_limit": "--memory-limit",
+}  # fmt: skip
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 
@@ -38,10 +42,26 @@ def parse_settings(settings: Iterable[str]) -> dict[str, Any]:
         name, equals, text = setting.partition("=")
         name = name.strip().replace(".", "__")
         if not equals or not name:
-            raise ParameterError("--set", setting, "must be name=value")
+            raise ParameterError("--set", setting, "must be NAME=VALUE, such as C=0.5")
         if name in parsed:
             raise ParameterError("--set", setting, f"must give {name} only once")
         parsed[name] = _parse_value(text.strip())
+    return parsed
+
+
+def parse_parameters(settings: Iterable[str] | None) -> dict[str, Any]:
+    """Read the parameters of a recipe; those that have options of their own are refused.
+
+    Examples
+    --------
+    >>> parse_parameters(["seed=1"])
+    Traceback (most recent call last):
+    longtail.errors.UnknownNameError: --set seed isn't possible: give the option --seed.
+    """
+    parsed = parse_settings(settings or [])
+    for name, value in parsed.items():
+        if name in _OPTIONS:
+            raise UnknownNameError(f"--set {name}", value, f"isn't possible: give the option {_OPTIONS[name]}")
     return parsed
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from longtail.cli.console import guarded, note, output, output_json, step
+from longtail.cli.console import counted, guarded, note, output, output_json, step
 from longtail.cli.loading import model_and_rows, note_trained_on
 from longtail.cli.options import AsJson, ModelPath, TargetModel, k_option, rows_argument
 from longtail.errors import InputError
@@ -56,7 +56,7 @@ def calibrate(
     if error is not None:
         values = ", ".join(f"{value:.2f} % at {at}" for at, value in zip(ks, error, strict=True))
         measured = f"Expected calibration error, fitted on one half of them and measured on the other: {values}."
-    output(f"Calibrated {model} on {dataset.n_rows:,} rows. {measured}\nSaved to {target}.")
+    output(f"Calibrated {model} on {counted(dataset.n_rows, 'row')}. {measured}\nSaved to {target}.")
 
 
 def _error_on_other_half(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from longtail.cli.arguments import parse_cutoffs, parse_names
-from longtail.cli.console import guarded, note, output_json, output_table, step
+from longtail.cli.console import counted, guarded, note, output_json, output_table, step
 from longtail.cli.loading import labelled_rows, ranked
 from longtail.cli.options import AsJson, Cutoffs, Resamples, Seed, TestRows
 from longtail.errors import InputError, ParameterError
@@ -77,7 +77,8 @@ test: the probability of a difference at least as large if both models were equa
     if as_json:
         output_json(_as_json(found))
     else:
-        title = f"a: {model_a}, b: {model_b}, on {test}: {found.n_rows:,} rows, percent, with 95 % intervals of b - a"
+        rows = counted(found.n_rows, "row")
+        title = f"a: {model_a}, b: {model_b}, on {test}: {rows}, percent, with 95 % intervals of b - a"
         _output_table(title, found)
 
 
@@ -117,7 +118,7 @@ def _parse_metrics(text: str, ks: tuple[int, ...]) -> list[str]:
     known = {f"{metric}@{k}" for metric in METRICS for k in ks}
     for name in names or [text]:
         if name not in known:
-            raise ParameterError("--metrics", name, f"must be names such as P@{ks[0]}, at cutoffs of -k")
+            raise ParameterError("--metrics", name, f"must be metrics at cutoffs of -k, such as P@{ks[0]}")
     return names
 
 

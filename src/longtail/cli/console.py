@@ -97,7 +97,11 @@ def run_settings(
 
     if memory_limit is not None:
         parse_memory(memory_limit, "--memory-limit")
-    with config_context(n_jobs=threads, memory_limit=memory_limit), _engine(cluster, memory_limit):
+    with (
+        named_as(memory_limit="--memory-limit", min_df="--set features.min_df"),
+        config_context(n_jobs=threads, memory_limit=memory_limit),
+        _engine(cluster, memory_limit),
+    ):
         yield
 
 
@@ -130,6 +134,17 @@ def named_as(**options: str) -> Iterator[None]:
         yield
     except ParameterError as error:
         raise error.renamed(options.get(error.name, error.name)) from None
+
+
+def counted(number: int, what: str) -> str:
+    """Write a number with what it counts.
+
+    Examples
+    --------
+    >>> counted(1, "row"), counted(5592, "row")
+    ('1 row', '5,592 rows')
+    """
+    return f"{number:,} {what}{'s' * (number != 1)}"
 
 
 def note(message: str) -> None:

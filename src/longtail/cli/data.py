@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from longtail.cli.arguments import check_not_input, read
-from longtail.cli.console import guarded, named_as, note, output, output_table, step
+from longtail.cli.console import counted, guarded, named_as, note, output, output_table, step
 from longtail.cli.options import DataSource, Seed
 from longtail.runtime.disk import check_out_file
 
@@ -91,7 +91,7 @@ def generate(
         if test_out is not None and _is_same_file(out, test_out):
             raise InputError("is both OUT and --test-out: give two files.", path=test_out)
         for path in outs:
-            check_out_file(path)
+            check_out_file(path, name="OUT" if path is out else "--test-out")
             if ".jsonl" in path.suffixes:
                 raise InputError("is for texts, and synthetic rows are features: write .txt or .npz.", path=path)
         with named_as(
@@ -112,7 +112,7 @@ def generate(
         for path, dataset in zip(outs, parts, strict=True):
             save(dataset, path)
     for path, dataset in zip(outs, parts, strict=True):
-        note(f"Wrote {dataset.n_rows:,} rows to {path}.")
+        note(f"Wrote {counted(dataset.n_rows, 'row')} to {path}.")
 
 
 def _is_same_file(one: Path, other: Path) -> bool:
@@ -201,14 +201,14 @@ def convert(
         from longtail.data.readers.mapped import check_mapped_target
         from longtail.data.readers.npz import npz_prefix
 
-        if is_directory_name(out):
+        if is_directory_name(out) and str(out) != "-":
             check_mapped_target(out)
         else:
-            check_out_file(out)
+            check_out_file(out, name="OUT")
         check_not_input(source, out)
         rows = write(source, out)
     written = str(out)
     if out.suffix == ".npz":
         prefix = npz_prefix(out)
         written = f"{prefix}.X.npz and {prefix}.Y.npz"
-    note(f"Wrote {rows:,} rows to {written}.")
+    note(f"Wrote {counted(rows, 'row')} to {written}.")

@@ -11,7 +11,7 @@ from longtail.cli.console import errors_of, guarded, output, output_json, step
 from longtail.cli.loading import rows_for
 from longtail.cli.options import FORMATS, AsJson, ModelPath, NewModel
 from longtail.errors import InputError
-from longtail.runtime.disk import check_out_file, directory_size
+from longtail.runtime.disk import check_out_file, directory_size, shown_size
 
 
 @guarded
@@ -44,11 +44,11 @@ def quantise(
                 figures[name] = {"before": round(before[name], 3), "after": round(after[name], 3)}
         with step("saving the model"):
             small.save(out)
-    sizes = [directory_size(path) / 1e6 for path in (model, out)]
+    sizes = [directory_size(path) for path in (model, out)]
     if as_json:
-        output_json({**figures, "model_mb": {"before": round(sizes[0], 3), "after": round(sizes[1], 3)}})
+        output_json({**figures, "model_mb": {"before": round(sizes[0] / 1e6, 3), "after": round(sizes[1] / 1e6, 3)}})
         return
-    output(f"Saved {sizes[1]:,.1f} MB to {out}, in place of {sizes[0]:,.1f} MB.")
+    output(f"Saved {shown_size(sizes[1])} to {out}, in place of {shown_size(sizes[0])}.")
     for name, pair in figures.items():
         output(f"{name}: {pair['after']:.2f}, before {pair['before']:.2f} ({pair['after'] - pair['before']:+.2f})")
 
@@ -68,6 +68,4 @@ def export(
         from longtail.store.deploying import export_onnx
 
         error = export_onnx(Model.load(model, verify=True), out)
-    output(
-        f"Wrote {out.stat().st_size / 1e6:,.1f} MB to {out}; its scores differ by at most {error:.1g} from PyTorch's."
-    )
+    output(f"Wrote {shown_size(out.stat().st_size)} to {out}; its scores differ by at most {error:.1g} from PyTorch's.")

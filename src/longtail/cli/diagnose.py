@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from longtail.cli.arguments import capped
-from longtail.cli.console import guarded, output, output_json, output_table, save_plot, step
+from longtail.cli.console import counted, guarded, output, output_json, output_table, save_plot, step
 from longtail.cli.loading import model_and_rows, ranked, rows_for
 from longtail.cli.options import AsJson, ModelPath, TailPosition, TestRows, k_option, plot_option
 
@@ -53,7 +53,11 @@ if the norm alone decided, predictions would be proportional to it (correlation 
     if as_json:
         output_json(_as_json(found, names, scores))
     else:
-        _output_shares(found, names, f"{model} on {test}: {dataset.n_rows:,} rows, first {k} ranks")
+        _output_shares(
+            found,
+            names,
+            f"{model} on {test}: {counted(dataset.n_rows, 'row')}, {'first rank' if k == 1 else f'first {k} ranks'}",
+        )
         _output_correlations(found, names)
         if scores:
             metrics = list(scores["as it is"])

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from longtail.cli.arguments import parse_settings, propensity_for
-from longtail.cli.console import guarded, output, output_json, run_settings, step
+from longtail.cli.arguments import parse_parameters, propensity_for
+from longtail.cli.console import counted, guarded, output, output_json, run_settings, step
 from longtail.cli.options import (
     AsJson,
     LabelTexts,
@@ -51,7 +51,7 @@ def estimate(
         from longtail.recipes.compose import compose
         from longtail.runtime.memory import peak_memory
 
-        parameters = parse_settings(settings or [])
+        parameters = parse_parameters(settings)
         plan = compose(recipe, parameters, propensity_for(propensity, train))
         with run_settings(threads=threads, memory_limit=memory_limit):
             learner, rows, dataset = prepare(plan, parameters, train, tree, label_texts)
@@ -96,7 +96,7 @@ def _report(
     from longtail.config import parse_memory
 
     output(
-        f"{recipe} on {figures['rows']:,} rows and {figures['labels']:,} labels, "
+        f"{recipe} on {counted(figures['rows'], 'row')} and {counted(figures['labels'], 'label')}, "
         f"{cost.threads} thread{'' if cost.threads == 1 else 's'}:\n"
         f"  about {cost.seconds:,.1f} s, {figures['peak_memory_mb']:,.0f} MB of memory "
         f"({cost.block_mb:,.0f} MB of it per thread) and a model of {cost.model_mb:,.1f} MB."

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from longtail.cli.arguments import parse_cutoffs
-from longtail.cli.console import guarded, output_json, output_table, run_settings, step
+from longtail.cli.console import counted, guarded, output_json, output_table, run_settings, step
 from longtail.cli.loading import model_and_rows, ranked
 from longtail.cli.options import AsJson, Cluster, Cutoffs, ModelPath, TailPosition, TestRows
 
@@ -50,7 +50,7 @@ Hamming loss, where less is better.
         output_json(values)
         return
     kind = "percent, with 95 % intervals" if intervals else "percent"
-    _output_scores(f"{model} on {test}: {dataset.n_rows:,} rows, {kind}", ks, scores, ranges)
+    _output_scores(f"{model} on {test}: {counted(dataset.n_rows, 'row')}, {kind}", ks, scores, ranges)
 
 
 def _with_intervals(

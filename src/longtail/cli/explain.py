@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from longtail.cli.arguments import capped, read
-from longtail.cli.console import guarded, note, output, output_json, output_table, step
+from longtail.cli.console import counted, guarded, note, output, output_json, output_table, step
 from longtail.cli.options import AsJson, ModelPath, k_option, labels_option
 from longtail.errors import InputError, ParameterError
 
@@ -150,7 +150,7 @@ def _row_of(source: str, number: str, model: Model) -> Any:
     row = int(number) if len(number) <= _MOST_DIGITS else dataset.n_rows
     if row >= dataset.n_rows:
         shown = number if len(number) <= _MOST_DIGITS else f"{number[:_MOST_DIGITS]}..."
-        raise InputError(f"has {dataset.n_rows:,} rows, counted from 0: there is no row {shown}.", path=source)
+        raise InputError(f"has {counted(dataset.n_rows, 'row')}, counted from 0: there is no row {shown}.", path=source)
     if model.takes_texts and dataset.texts is not None:
         return dataset.texts[row]
     if not model.takes_texts and dataset.X is not None:

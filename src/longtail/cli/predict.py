@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from longtail.cli.arguments import capped, read
-from longtail.cli.console import guarded, note, run_settings, step
+from longtail.cli.console import counted, guarded, note, run_settings, step
 from longtail.cli.options import FORMATS, Cluster, MemoryLimit, ModelPath, TailPosition, k_option
 from longtail.errors import InputError, ParameterError
-from longtail.runtime.disk import check_out_file
+from longtail.runtime.disk import check_out_file, shown_size
 
 if TYPE_CHECKING:
     from longtail.data import Dataset
@@ -43,7 +43,8 @@ def predict(
     k: Annotated[int, k_option("Labels per row")] = 5,
     tail: TailPosition = None,
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE", help="Write to this file instead of standard output.")
+        Path | None,
+        typer.Option("--out", metavar="FILE", help="Write to this file; by default, and with -, to standard output."),
     ] = None,
     probabilities: Annotated[
         bool, typer.Option("--probabilities", help="Write probabilities; the model must be calibrated.")
@@ -67,12 +68,13 @@ def predict(
     Labels are ids for XC and .npz input, and names for texts or with --names. The score follows the last colon; a \
 name that contains a space or begins with a quote is written as a JSON string: "United States":1.25
     """
+    out = None if out == Path("-") else out
     with step("predicting", outcome="Nothing was written." if out else ""):
         from longtail.data.streams import write_whole
         from longtail.store import Model
 
         if out is not None:
-            check_out_file(out)
+            check_out_file(out, name="--out")
         loaded = Model.load(model)
         if names and loaded.label_names is None:
             raise InputError("has no label names, because its training data had none: leave --names out.", path=model)
@@ -88,7 +90,7 @@ name that contains a space or begins with a quote is written as a JSON string: "
                 for chunk in chunks:
                     file.write(chunk)
     if out is not None:
-        note(f"Wrote {dataset.n_rows:,} {'lines' if form == 'lines' else 'rows'} to {out}.")
+        note(f"Wrote {counted(dataset.n_rows, 'line' if form == 'lines' else 'row')} to {out}.")
 
 
 def format_label(name: str) -> str:
@@ -109,11 +111,11 @@ def _check_memory() -> None:
 
     limit, used = memory_limit(), memory_in_use()
     if limit is not None and used > limit:
-        enough = math.ceil(used / 1e7 + 2) * 10
+        enough = math.ceil(max(used + 5e7, 1.1 * used) / 1e7) * 10
         raise ParameterError(
             "--memory-limit",
             get_config().memory_limit,
-            f"leaves no room: {used / 1e6:,.0f} MB are in use before the first row; raise it to at least {enough}MB",
+            f"leaves no room: {shown_size(used)} are in use before the first row; raise it to at least {enough}MB",
         )
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from longtail.cli.arguments import read
-from longtail.cli.console import errors_of
-from longtail.errors import InputError, ParameterError
+from longtail.cli.console import counted, errors_of
+from longtail.errors import InputError, ParameterError, UnknownNameError
 from longtail.recipes.compose import FEATURES, label_texts_of, learner_and_rows
 
 if TYPE_CHECKING:
@@ -26,7 +26,11 @@ def prepare(
     if dataset.X is not None:
         for name in parameters:
             if name == "features" or name.startswith(FEATURES):
-                raise ParameterError(name, parameters[name], f"is for texts, and {source} holds features")
+                raise UnknownNameError(
+                    name.replace("__", "."),
+                    parameters[name],
+                    f"is a parameter for texts, and {source} has features only",
+                )
     with errors_of(source):
         learner, rows = learner_and_rows(plan, dataset)
     return learner, rows, dataset
@@ -71,7 +75,7 @@ def _label_texts(source: str, dataset: Dataset) -> list[str]:
 
     texts = read_names(path)
     if len(texts) != dataset.n_labels:
-        lines = f"{len(texts):,} line" + "s" * (len(texts) != 1)
+        lines = counted(len(texts), "line")
         raise InputError(
             f"has {lines}, and the data set {dataset.n_labels:,} labels: give one line per label.", path=source
         )

@@ -84,7 +84,7 @@ or items that substitute each other.
 
         source = _source(sources)
         if save_to is not None:
-            check_out_file(save_to)
+            check_out_file(save_to, name="--save")
         options: dict[str, Any] = {"labels_per_bin": labels_per_bin} | ({"average": average} if average else {})
         if hierarchy is not None:
             options["min_descendants"] = min_descendants

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from longtail.cli.console import note
+from longtail.cli.console import counted, note
 from longtail.cli.loading import models_and_rows, ranked
 from longtail.data import Dataset, load, read_hierarchy
 from longtail.data.label_index import LabelIndex
@@ -101,8 +101,8 @@ def _same_rows(recorded: Dataset, complete: Dataset, path: Path) -> Any:
     if recorded.texts is None or complete.texts is None:
         if recorded.n_rows != complete.n_rows:
             raise InputError(
-                f"has {complete.n_rows} rows where {recorded.n_rows} are recorded: it must have the same rows in the "
-                "same order; give those as recorded with --observed.",
+                f"has {counted(complete.n_rows, 'row')} where {recorded.n_rows:,} are recorded: it must have the same "
+                "rows in the same order; give those as recorded with --observed.",
                 path=path,
             )
         return np.arange(recorded.n_rows)

@@ -9,10 +9,10 @@ from typing import Annotated
 import typer
 
 from longtail.cli.arguments import check_not_input
-from longtail.cli.console import guarded, note, run_settings, step
+from longtail.cli.console import counted, guarded, note, run_settings, step
 from longtail.cli.loading import rows_for
 from longtail.cli.options import Resamples, Seed, TestRows, Threads
-from longtail.runtime.disk import check_out_file
+from longtail.runtime.disk import check_out_file, shown_size
 
 
 @guarded
@@ -57,6 +57,6 @@ the worst predictions.
             )
         write(results, out, made=datetime.now())
     note(
-        f"Wrote {out}: {len(loaded)} {'model' if len(loaded) == 1 else 'models'}, {dataset.n_rows:,} rows, "
-        f"{out.stat().st_size / 1e6:,.1f} MB."
+        f"Wrote {out}: {counted(len(loaded), 'model')}, {counted(dataset.n_rows, 'row')}, "
+        f"{shown_size(out.stat().st_size)}."
     )

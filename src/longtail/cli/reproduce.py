@@ -79,7 +79,7 @@ def reproduce(
         from longtail.reproduce.sets import SWEPT_ROWS, available_sets
 
         if out is not None:
-            check_out_file(out)
+            check_out_file(out, name="--out")
         sets = available_sets(data)
         chosen = list(sets) if stand_ins is None else _chosen(stand_ins, sets)
         swept = [name for name in chosen if stand_ins is not None or sets[name].n_rows <= SWEPT_ROWS]

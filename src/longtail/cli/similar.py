@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from longtail.cli.arguments import capped
-from longtail.cli.console import errors_of, guarded, note, output_json, output_table, step
+from longtail.cli.console import counted, errors_of, guarded, note, output_json, output_table, step
 from longtail.cli.options import AsJson, ModelPath, k_option
 
 
@@ -43,5 +43,5 @@ def similar(
     if not found:
         note("No other label has an embedding.")
     rows = [[shown(near), f"{round(product, 3) + 0.0:.3f}", f"{counts[near]:,}"] for near, product in found]
-    title = f"{shown(chosen)}: {counts[chosen]:,} training {'row' if counts[chosen] == 1 else 'rows'}"
+    title = f"{shown(chosen)}: {counted(counts[chosen], 'training row')}"
     output_table(title, ["label", "inner product", "training rows"], rows)

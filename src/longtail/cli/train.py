@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from longtail.cli.arguments import parse_settings, parse_tail, propensity_for
-from longtail.cli.console import guarded, is_first, note, output, output_json, run_settings, step
+from longtail.cli.arguments import parse_parameters, parse_tail, propensity_for
+from longtail.cli.console import counted, guarded, is_first, note, output, output_json, run_settings, step
 from longtail.cli.options import (
     AsJson,
     Cluster,
@@ -66,7 +66,7 @@ def train(
         from longtail.store import Model
         from longtail.store.manifest import check_target
 
-        parameters, dial = parse_settings(settings or []), None if tail is None else parse_tail(tail)
+        parameters, dial = parse_parameters(settings), None if tail is None else parse_tail(tail)
         if dial is not None and {"tail", "first_tail"} & set(parameters):
             raise ParameterError("--tail", tail, "and --set tail or first_tail are given: give only one of them")
         known = propensity_for(propensity, train)
@@ -96,8 +96,10 @@ def train(
 
 def _outcome(unfinished: Path, resume: bool) -> str:
     kept = unfinished.is_dir() and any(unfinished.iterdir())
-    how = "The same command resumes from there." if resume else "Add --resume to the command to resume from there."
-    return "No model was written." + (f" {how}" if kept else "")
+    if not kept:
+        return "No model was written."
+    how = "run the same command again" if resume else "run the same command with --resume"
+    return f"No model was written. What was finished is kept in {unfinished.name}: {how} to continue."
 
 
 @contextmanager
@@ -107,12 +109,13 @@ def _watched(memory_limit: str | None) -> Iterator[None]:
         yield
         return
     from longtail.config import parse_memory
+    from longtail.runtime.disk import shown_size
     from longtail.runtime.memory import watched_command
 
     with watched_command() as watch:
         yield
     if is_first() and watch.peak > parse_memory(memory_limit):
-        note(f"The memory limit of {memory_limit} was exceeded: the peak was {watch.peak / 1e6:,.0f} MB.")
+        note(f"The memory limit of {memory_limit} was exceeded: the peak was {shown_size(watch.peak)}.")
 
 
 @contextmanager
@@ -147,7 +150,7 @@ def _compilation_noted() -> Iterator[None]:
         def on_start(self, event: object) -> None:
             if not self.is_noted:
                 self.is_noted = True
-                note("Compiling kernels, once per machine.")
+                note("Compiling kernels: only the first run after an installation takes this time.")
 
         def on_end(self, event: object) -> None:
             pass
@@ -177,7 +180,7 @@ def _stage_figures(learner: Learner, recipe: str) -> dict[str, float]:
 
 def _report(recipe: str, figures: dict[str, Any], out: Path, as_json: bool) -> None:
     from longtail.recipes.compose import is_network
-    from longtail.runtime.disk import directory_size
+    from longtail.runtime.disk import directory_size, shown_size
     from longtail.runtime.memory import peak_memory
 
     figures["peak_memory_mb"] = round(peak_memory() / 1e6, 1)
@@ -186,11 +189,16 @@ def _report(recipe: str, figures: dict[str, Any], out: Path, as_json: bool) -> N
         output_json(figures)
         note(f"Saved to {out}.")
         return
-    width = f" of up to {figures['features']:,} tokens" if is_network(recipe) else f", {figures['features']:,} features"
+    width = (
+        f" of up to {figures['features']:,} tokens"
+        if is_network(recipe)
+        else f", {counted(figures['features'], 'feature')}"
+    )
+    saved, peak = (shown_size(1e6 * figures[name]) for name in ("model_mb", "peak_memory_mb"))
     lines = [
-        f"Trained {recipe} on {figures['rows']:,} rows{width} and {figures['labels']:,} labels "
+        f"Trained {recipe} on {counted(figures['rows'], 'row')}{width} and {counted(figures['labels'], 'label')} "
         f"in {figures['seconds']:,.1f} s.",
-        f"Saved {figures['model_mb']:,.1f} MB to {out}; peak memory {figures['peak_memory_mb']:,.0f} MB.",
+        f"Saved {saved} to {out}; peak memory {peak}.",
     ]
     if "recall" in figures:
         lines.append(f"The retrieving stage finds {100 * figures['recall']:.1f} % of the true labels.")

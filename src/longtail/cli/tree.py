@@ -13,7 +13,7 @@ import typer
 from longtail.cli.console import errors_of, guarded, note, output, output_json, step
 from longtail.cli.options import AsJson, ModelPath, labels_option
 from longtail.errors import InputError, ParameterError
-from longtail.runtime.disk import check_out_file
+from longtail.runtime.disk import check_out_file, shown_size
 
 if TYPE_CHECKING:
     from longtail.tree_view import Branch, Outline
@@ -129,8 +129,7 @@ def _write(path: Path, text: str) -> None:
 
     with write_whole(path) as file:
         file.write(text.encode("utf-8", "replace"))
-    size = path.stat().st_size
-    note(f"Wrote {path}: {size / 1e6:,.1f} MB." if size >= 1e5 else f"Wrote {path}: {size / 1e3:,.1f} kB.")
+    note(f"Wrote {path}: {shown_size(path.stat().st_size)}.")
 
 
 def _show(seen: Outline, branches: list[Branch], *, rest: bool) -> None:

@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from longtail.cli.arguments import parse_recipes, parse_seconds, propensity_for, read
-from longtail.cli.console import guarded, note, output, output_json, output_table, run_settings, save_plot, step
+from longtail.cli.console import (
+    counted,
+    guarded,
+    note,
+    output,
+    output_json,
+    output_table,
+    run_settings,
+    save_plot,
+    step,
+)
 from longtail.cli.options import AsJson, Cluster, PropensityConstants, Seed, Threads, TrainRows, plot_option
 from longtail.errors import InputError, Interrupted, MissingExtraError, ParameterError
 
@@ -109,14 +119,14 @@ def _read(train: str, recipes: list[str], folds: int | None) -> Dataset:
     if not dataset.Y.nnz:
         raise InputError("has no labels: there is nothing to learn.", path=train)
     if dataset.n_rows < _MIN_ROWS:
-        reason = f"has {dataset.n_rows} rows: give at least {_MIN_ROWS}, because some are held out."
+        reason = f"has {counted(dataset.n_rows, 'row')}: give at least {_MIN_ROWS}, because some are held out."
         raise InputError(reason, path=train)
     network = next((name for name in recipes if is_network(name)), None)
     if network is not None and dataset.texts is None:
         raise ParameterError("--recipes", network, f"must be a recipe for features: {train} has no texts")
     most = dataset.n_rows // _MIN_ROWS_PER_FOLD
     if folds is not None and folds > most:
-        raise ParameterError("--folds", folds, f"must be at most {most}: {train} has {dataset.n_rows} rows")
+        raise ParameterError("--folds", folds, f"must be at most {most}: {train} has {counted(dataset.n_rows, 'row')}")
     return dataset
 
 
@@ -256,7 +266,7 @@ def _train(point: Point, dataset: Dataset, propensity: JainPropensity, seed: int
             learner, label_names=dataset.label_names, propensity=propensity, recipe=point.recipe,
             training=training | ({"data": dataset.name} if dataset.name else {}),
         ).save(out)  # fmt: skip
-    note(f"Trained {pick}, {point.recipe}, on {dataset.n_rows:,} rows; saved to {out}.")
+    note(f"Trained {pick}, {point.recipe}, on {counted(dataset.n_rows, 'row')}; saved to {out}.")
 
 
 def _objectives(text: str) -> list[str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from longtail.cli.console import errors_of, guarded, note, output, output_json, run_settings, step
+from longtail.cli.console import counted, errors_of, guarded, note, output, output_json, run_settings, step
 from longtail.cli.options import AsJson, ModelPath, TargetModel, Threads, rows_argument
 from longtail.errors import InputError
 
@@ -71,32 +71,23 @@ def update(
 
 
 def _output(model: Model, done: dict[str, Any], seconds: float, target: Path) -> None:
-    def counted(number: int, what: str) -> str:
-        return f"{number:,} {what}{'s' * (number != 1)}"
-
     replaced = f", {done['replaced']:,} of them in place of earlier ones" if done["replaced"] else ""
     new = f" {counted(done['new_labels'], 'new label')}." if done["new_labels"] else ""
     if done["forgotten_labels"]:
         new += f" {counted(done['forgotten_labels'], 'label')} without a row removed."
     output(
         f"Learned from {counted(done['rows'], 'row')}{replaced} in {seconds:,.1f} s.{new}\n"
-        f"Saved to {target}: {model.n_rows:,} rows and {model.n_labels:,} labels, "
+        f"Saved to {target}: {counted(model.n_rows, 'row')} and {counted(model.n_labels, 'label')}, "
         f"update {len(model.training['updates'])}."
     )
 
 
 def _rows_for(model: Model, rows: str, repeated_ids: bool = False) -> Dataset:
-    """Read rows for a model; an error about features in place of texts, or the reverse, comes before all others."""
+    """Read rows for a model, which matches their labels by name where both have names."""
     from longtail.data import load
 
-    try:
-        with step(f"reading {rows}"):
-            return load(rows, label_names=model.label_names, corrections=True, repeated_ids=repeated_ids)
-    except InputError as error:
-        try:
-            found = load(rows, corrections=True, repeated_ids=repeated_ids)
-        except InputError:
-            raise error from None
-        with errors_of(rows):
-            model.rows(found)
-        raise
+    with step(f"reading {rows}"):
+        dataset = load(rows, corrections=True, repeated_ids=repeated_ids)
+    with errors_of(rows):
+        model.rows(dataset)
+    return dataset

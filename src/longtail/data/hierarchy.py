@@ -239,7 +239,9 @@ class _Builder:
         except InputError:
             raise
         except json.JSONDecodeError as error:
-            raise InputError(f"is not JSON: {error.msg}.", path=self.path, line=error.lineno) from None
+            raise InputError(
+                f"is not JSON: {error.msg.removesuffix(' at')}.", path=self.path, line=error.lineno
+            ) from None
         except RecursionError:
             raise InputError("is nested too deeply: give pairs of child and parent.", path=self.path) from None
         except ValueError:  # an integer of thousands of digits

@@ -42,6 +42,8 @@ class Scores(Mapping[str, float]):
         self.rerank = rerank
 
     def __getitem__(self, key: str) -> float:
+        if key not in self._values:
+            raise KeyError(f"{key} was not evaluated: there are {', '.join(self._values)}")
         return self._values[key]
 
     def __iter__(self) -> Iterator[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from longtail.errors import ParameterError, did_you_mean
+from longtail.errors import ParameterError, UnknownNameError, did_you_mean
 from longtail.recipes.definition import PropensityLike, Recipe
 from longtail.recipes.settings import configure
 from longtail.recipes.systems import RANKNET, RECIPES, WRAPPERS, wrapped
@@ -66,5 +66,7 @@ def find(name: str) -> Recipe:
     if plus and wrapper in WRAPPERS:
         base = find(rest)
         return Recipe(name, f"{WRAPPERS[wrapper].summary} Wraps {rest}.", RANKNET, wrapped(wrapper, base.build))
-    listed = f"{', '.join(by_name)}, or one of these after {', '.join(f'{prefix}+' for prefix in WRAPPERS)}"
-    raise ParameterError("recipe", name, f"must be one of {listed}{did_you_mean(name, by_name)}")
+    hint = did_you_mean(name, by_name, key=lambda one: str(one).lower().replace("_", "-"))
+    *some, last = (f"{prefix}+" for prefix in WRAPPERS)
+    listed = f"'longtail recipes' lists all, and {', '.join(some)} or {last} can go before their names"
+    raise UnknownNameError("recipe", name, f"{name!r} doesn't exist{hint}: {listed}")

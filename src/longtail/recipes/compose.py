@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from longtail.errors import InputError, ParameterError
+from longtail.errors import InputError, ParameterError, UnknownNameError
 
 if TYPE_CHECKING:
     from longtail.data import Dataset
@@ -55,13 +55,29 @@ def compose(
         given[key] = name
         settings[of_features][key] = value
     named = settings[False].pop("features", None)
-    configure(learner, settings[False], propensity)
+    try:
+        configure(learner, settings[False], propensity)
+    except UnknownNameError as error:
+        raise _of_features(error, learner) from None
     learner._check_parameters()  # first, because the features depend on it
     features = learner._default_features() if named is None else get_features(named)
-    configure(features, settings[True])
+    try:
+        configure(features, settings[True])
+    except UnknownNameError as error:
+        requirement = error.requirement.replace("of this recipe", "of the features")
+        requirement = requirement.replace("you mean ", f"you mean {FEATURES}")
+        raise error.renamed(FEATURES + error.name, requirement) from None
     plan = TextLearner(features=features, learner=learner)
     plan._check_features_with_learner()
     return plan
+
+
+def _of_features(error: UnknownNameError, learner: Learner) -> ParameterError:
+    """Return an error that names the parameter of the features where a name without their prefix is one."""
+    params = learner._default_features().get_params()
+    if error.name not in params or "__" in error.name:
+        return error
+    return error.renamed(error.name, f"is a parameter of the features: give {FEATURES}{error.name}")
 
 
 def plan_of(

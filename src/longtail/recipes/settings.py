@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from longtail.errors import ParameterError, did_you_mean
+from longtail.errors import ParameterError, UnknownNameError, did_you_mean
 
 if TYPE_CHECKING:
     from sklearn.base import BaseEstimator
@@ -49,19 +49,19 @@ def configure(estimator: AnyEstimator, params: Mapping[str, Any], propensity: Pr
     return estimator
 
 
-def _unknown(estimator: BaseEstimator, given: str, value: Any) -> ParameterError:
+def _unknown(estimator: BaseEstimator, given: str, value: Any) -> UnknownNameError:
     """Return the error for a parameter that is not there: what it is called now, what it needs, or what there is."""
     from longtail.store.upgrades import present_names
 
     params = estimator.get_params()
     outer, _, last = given.rpartition("__")
     if params.get(outer, estimator) is None:
-        return ParameterError(given, value, f"is a parameter of {outer}, which is None: set {outer}, too")
+        return UnknownNameError(given, value, f"is a parameter of {outer}, which is None: set {outer}, too")
     present = present_names(last)
     renamed = [name for name in sorted(params) if name.rpartition("__")[2] in present]
-    hint = f" (it is called {renamed[0]} now)" if renamed else did_you_mean(given, params)
+    hint = f" (it is called {renamed[0]} now)" if renamed else did_you_mean(given, params, key=str.lower)
     listed = ", ".join(sorted(params)) or "none"
-    return ParameterError(given, value, f"is not a parameter of this recipe{hint}: there are {listed}")
+    return UnknownNameError(given, value, f"is not a parameter of this recipe{hint}: there are {listed}")
 
 
 def _encoder_like(present: Any, name: str) -> Any:

@@ -15,6 +15,7 @@ from typing import IO, BinaryIO
 
 from longtail.errors import DiskError, InputError, ParameterError
 
+_UNITS = {"kB": 1e3, "MB": 1e6, "GB": 1e9}
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 
 
@@ -48,6 +49,8 @@ def check_out_file(path: Path, *endings: str, name: str = "path") -> None:
     ...
     longtail.errors.ParameterError: --plot must end in .png or .svg, got 'plot.jpg'.
     """
+    if str(path) == "-":
+        raise ParameterError(name, "-", "must be the name of a file, because this can't go to standard output")
     if endings and path.suffix.lower() not in endings:
         *others, last = endings
         listed = f"{', '.join(others)} or {last}" if others else last
@@ -56,6 +59,20 @@ def check_out_file(path: Path, *endings: str, name: str = "path") -> None:
         raise InputError("is a directory: give the name of a file.", path=path)
     if not path.resolve().parent.is_dir():
         raise InputError(f"can't be written: {path.resolve().parent} is not a directory.", path=path)
+
+
+def shown_size(size: float) -> str:
+    """Write a number of bytes in the unit that suits it.
+
+    Examples
+    --------
+    >>> shown_size(12), shown_size(3_400), shown_size(8_700_000), shown_size(423e6), shown_size(1e12)
+    ('12 bytes', '3.4 kB', '8.7 MB', '423 MB', '1,000 GB')
+    """
+    if size < 1000:
+        return "1 byte" if size == 1 else f"{size:.0f} bytes"
+    number, unit = next((size / unit, name) for name, unit in _UNITS.items() if size < 1000 * unit or name == "GB")
+    return f"{number:,.1f} {unit}" if number < 99.95 else f"{number:,.0f} {unit}"
 
 
 def directory_size(path: Path) -> int:

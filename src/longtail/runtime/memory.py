@@ -14,9 +14,10 @@ from typing import Self
 
 from longtail.config import get_config, memory_limit, thread_count
 from longtail.errors import InputError, ParameterError
+from longtail.runtime.disk import shown_size
 from longtail.runtime.task import current_engine
 
-_SPARE = 20_000_000  # bytes added to the limit that an error message recommends
+_SPARE = 20_000_000  # bytes added, besides a tenth, to the limit that an error message recommends: runs differ
 
 
 _file_bytes: int | None = None  # shared memory of programs and libraries, before anything was mapped
@@ -89,7 +90,7 @@ def affordable_threads(each: int, work: str, *, besides: int = 0, fewer: str = "
     used = memory_in_use()
     affordable = min(threads, (limit - used) // each)
     if affordable < 1:
-        raise not_enough_memory(used, f"{work} takes {each / 1e6:,.1f} MB", used + each + besides, fewer)
+        raise not_enough_memory(used, f"{work} takes {shown_size(each)}", used + each + besides, fewer)
     return int(affordable)
 
 
@@ -108,7 +109,7 @@ def not_enough_memory(used: int, need: str, enough: int, fewer: str) -> Paramete
     return ParameterError(
         "memory_limit",
         get_config().memory_limit,
-        f"leaves no room: {used / 1e6:,.0f} MB are in use, and {need}; raise it to at least "
+        f"leaves no room: {shown_size(used)} are in use, and {need}; raise it to at least "
         f"{_advised(enough)}, or train with fewer {fewer}",
     )
 
@@ -116,7 +117,7 @@ def not_enough_memory(used: int, need: str, enough: int, fewer: str) -> Paramete
 def _advised(enough: int) -> str:
     """Return a limit that is enough for the work to come, and for the peak of the command so far."""
     most = max(enough, 0 if _command is None else _command.peak)
-    return f"{math.ceil((most + _SPARE) / 1e7) * 10}MB"
+    return f"{math.ceil((1.1 * most + _SPARE) / 1e7) * 10}MB"
 
 
 def _check_before(limit: int) -> None:
@@ -127,7 +128,7 @@ def _check_before(limit: int) -> None:
             raise ParameterError(
                 "memory_limit",
                 get_config().memory_limit,
-                f"was exceeded before training: reading and preparing the rows took {_command.peak / 1e6:,.0f} MB; "
+                f"was exceeded before training: reading and preparing the rows took {shown_size(_command.peak)}; "
                 f"raise it to at least {_advised(0)}, or give fewer rows; rows of features can stay on disk "
                 "(longtail data convert)",
             )
@@ -149,12 +150,12 @@ def check_memory(need: int, what: str, fewer: str) -> None:
     if limit is not None:
         _check_before(limit)
         if used + need > limit:
-            raise not_enough_memory(used, f"{what} takes {need / 1e6:,.0f} MB", used + need, fewer)
+            raise not_enough_memory(used, f"{what} takes {shown_size(need)}", used + need, fewer)
         return
     has = machine_memory()
     if has and used + need > has:
-        start = f"{what[0].upper()}{what[1:]} takes {need / 1e9:,.0f} GB"
-        raise InputError(f"{start}, and the machine has {has / 1e9:,.0f} GB: use fewer {fewer}.")
+        start = f"{what[0].upper()}{what[1:]} takes {shown_size(need)}"
+        raise InputError(f"{start}, and the machine has {shown_size(has)}: use fewer {fewer}.")
 
 
 def machine_memory() -> int:

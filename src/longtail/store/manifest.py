@@ -14,7 +14,9 @@ from typing import Any
 import numpy as np
 
 from longtail import __version__
-from longtail.errors import ModelError
+from longtail.data.readers.mapped import is_mapped_data
+from longtail.data.registry import parse_name
+from longtail.errors import InputError, ModelError
 from longtail.runtime.disk import replacing, writing
 from longtail.store.encoding import decode, encode
 from longtail.store.files import FileReader, FileWriter
@@ -94,6 +96,8 @@ def _check_files(manifest: dict[str, Any], path: Path, *, verify: bool) -> FileR
 
 def check_target(path: Path) -> None:
     """Refuse a path that can't be written to, or where something other than a model would be lost."""
+    if str(path) == "-":
+        raise ModelError("A model is a directory and can't go to standard output: give the name of a directory.")
     path = path.resolve()
     if not path.parent.is_dir():
         raise ModelError(f"{path.parent} is not a directory: create it, or write the model elsewhere.")
@@ -119,6 +123,10 @@ def check_target(path: Path) -> None:
 
 
 def _read_manifest(path: Path) -> dict[str, Any]:
+    if path.is_file() or is_mapped_data(path) or (not path.exists() and _is_data_set(str(path))):
+        raise ModelError(
+            f"{path} holds rows, and a model is wanted here: give the directory that a model was saved to."
+        )
     if not path.is_dir():
         raise ModelError(f"{path} is not a model directory: give the directory that a model was saved to.")
     try:
@@ -133,6 +141,13 @@ def _read_manifest(path: Path) -> dict[str, Any]:
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise ModelError(f"{path / MANIFEST} doesn't describe a longtail model.")
     return manifest
+
+
+def _is_data_set(name: str) -> bool:
+    try:
+        return parse_name(name) is not None
+    except InputError:  # the name of a data set with a wrong split
+        return True
 
 
 def _checksum(manifest: dict[str, Any]) -> str:

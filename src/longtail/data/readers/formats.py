@@ -195,6 +195,8 @@ def _named(dataset: Dataset, label_names: Sequence[str] | None, path: str) -> Da
 
 
 def _not_there(path: str) -> str:
+    if os.path.isfile(os.path.join(path, "model.json")):
+        return "is a model, and rows are wanted here: give a file of rows or the name of a data set."
     if os.path.isdir(path):
         return f"is a directory without a data.json: give a file in it; accepted: {ACCEPTED}."
     name = path.partition(":")[0]

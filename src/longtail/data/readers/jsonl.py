@@ -170,7 +170,7 @@ def _parse(line: bytes, encoding: str) -> Any:
         byte = line[error.start]
         raise InputError(f"byte {error.start + 1} is not UTF-8 (0x{byte:02x}): convert the file.") from None
     except json.JSONDecodeError as error:
-        raise InputError(f"is not valid JSON: {error.msg} at character {error.pos + 1}.") from None
+        raise InputError(f"is not valid JSON: {error.msg.removesuffix(' at')} at character {error.pos + 1}.") from None
     except (ValueError, RecursionError) as error:
         raise InputError(f"is not valid JSON: {error}.") from None
 

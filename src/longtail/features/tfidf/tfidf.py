@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 
 from longtail.config import WithJobs
-from longtail.errors import InputError
+from longtail.errors import InputError, ParameterError
 from longtail.features.texts import TextInput, as_texts
 from longtail.features.tfidf.terms import Lookup, Reading, find_rows, make_lookup, read_rows
 from longtail.features.tfidf.vocabulary import Vocabulary
@@ -198,10 +198,11 @@ class Tfidf(TextInput, WithJobs, BaseEstimator):
         sizes = int(self.ngram_range[0]), ngrams
         order = vocabulary.order(ngram_range=sizes, min_df=self.min_df, max_features=self.max_features)
         if not len(order):
+            if vocabulary.n_terms:
+                requirement = f"must be lower, because no word is in that many of the {len(texts):,} rows"
+                raise ParameterError("min_df", self.min_df, requirement)
             raise InputError(
-                f"No term is in {self.min_df} rows or more: lower min_df."
-                if vocabulary.n_terms
-                else "The texts hold no words (two or more letters or digits): check that they are the right field."
+                "The texts hold no words (two or more letters or digits): check that they are the right field."
             )
         self.n_rows_ = len(texts)
         self.term_bytes_, self.term_offsets_ = vocabulary.spell(order, ngrams=ngrams)

@@ -13,6 +13,7 @@ from longtail.learners.cost import TrainingCost
 from longtail.learners.label_trees.node_training import LevelProblem, NodeBlock, NodeTrainer, level_bytes, node_blocks
 from longtail.learners.linear.training import block_bytes
 from longtail.runtime import memory
+from longtail.runtime.disk import shown_size
 from longtail.runtime.memory import MemoryWatch, resident_memory
 from longtail.runtime.mmap import is_mapped
 from longtail.runtime.pool import StopFlag, run_blocks
@@ -60,7 +61,7 @@ def check_level_room(trainer: NodeTrainer, size: int) -> None:
     limit, used = memory_limit(), memory.memory_in_use()
     if limit is not None and used + size > limit:
         enough = used + size + _bytes_for(trainer, int(trainer.X.shape[0]))
-        need = f"the rows of a level take {size / 1e6:,.0f} MB"
+        need = f"the rows of a level take {shown_size(size)}"
         raise memory.not_enough_memory(used, need, enough, "negatives or rows")
 
 

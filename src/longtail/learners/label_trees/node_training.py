@@ -158,7 +158,7 @@ class NodeTrainer:
                 some,
                 n_jobs=threads,
                 description=f"training level {depth + 1} of {len(self._level_starts) - 1}",
-                unit="members",
+                unit="labels and nodes",
                 size=lambda block: len(block.members),
             )
         finally:

@@ -1,4 +1,4 @@
-/** Telling those who hear the page what has changed on it. */
+/** Announce changes of the page to screen readers. */
 
 import { byId } from "./dom.js";
 

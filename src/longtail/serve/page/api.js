@@ -1,4 +1,4 @@
-/** Asking the server: keys, waiting when it is busy, and errors in one shape. */
+/** Requests to the server: API keys, retries when it is busy, and uniform errors. */
 
 import { askForKey, forgetKey, keptKey } from "./key.js";
 import { ApiError, isStale } from "./problem.js";
@@ -16,7 +16,7 @@ const LONGEST_WAIT = 10;
  */
 
 /**
- * Ask the server and give what its JSON says.
+ * Send a request and return the JSON of the response.
  *
  * @param {string} path
  * @param {Question} [question]

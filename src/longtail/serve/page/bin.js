@@ -1,4 +1,4 @@
-/** Head, torso or tail: how frequent a label is among the labels of its model. */
+/** The frequency bin of a label: head, torso or tail. */
 
 import { el } from "./dom.js";
 import { count } from "./format.js";

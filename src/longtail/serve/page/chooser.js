@@ -1,4 +1,4 @@
-/** A field that finds labels by name: a combobox with a list below it. */
+/** A combobox that finds labels by name. */
 
 import { ask } from "./api.js";
 import { el, fill, later } from "./dom.js";
@@ -17,7 +17,7 @@ export class Chooser {
   /** @type {Choice[]} */
   #choices = [];
   #active = -1;
-  /** What the list was made for. */
+  /** The query that the list belongs to. */
   #wanted = "";
   /** @type {AbortController | null} */
   #asking = null;

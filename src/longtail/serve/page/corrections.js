@@ -1,10 +1,10 @@
-/** Texts with the labels that a reader kept, added or rejected. They stay in this browser until they are cleared. */
+/** Texts with the labels that the user kept, added or rejected, stored in this browser until they are cleared. */
 
 const PLACE = "longtail.corrections";
 
 /** @typedef {{id: string, text: string, kept: string[], rejected: string[]}} Row */
 
-/** Tells of `change`, also of those that another tab has made, and of `full` where the browser's store takes no more. */
+/** Fires `change`, also for changes made in another tab, and `full` when the browser's storage is full. */
 export class Corrections extends EventTarget {
   /** @type {Row[]} */
   #rows = read();
@@ -24,18 +24,18 @@ export class Corrections extends EventTarget {
     return this.#rows;
   }
 
-  /** The row of the text that is shown, if it has one. */
+  /** The row of the current text, if it has one. */
   get current() {
     return this.#rows.find((row) => row.id === this.#current) ?? null;
   }
 
-  /** Show another text: its row is the one that has it. @param {string} text */
+  /** Switch to another text, and to its row if it has one. @param {string} text */
   show(text) {
     this.#current = this.#rows.find((row) => row.text === text)?.id ?? null;
     this.#tell();
   }
 
-  /** The text that is shown was edited: its row goes with it. @param {string} text */
+  /** The current text was edited: update its row. @param {string} text */
   edit(text) {
     this.#refresh();
     const row = this.current;
@@ -72,7 +72,7 @@ export class Corrections extends EventTarget {
     this.#write(others);
   }
 
-  /** @param {string} id @returns {Row | undefined} what was removed */
+  /** @param {string} id @returns {Row | undefined} the removed row */
   remove(id) {
     this.#refresh();
     const row = this.#rows.find((one) => one.id === id);
@@ -84,19 +84,19 @@ export class Corrections extends EventTarget {
     this.#write([]);
   }
 
-  /** Rows that only reject: to `longtail update` they say nothing of other labels, to `longtail train` that there are none. */
+  /** Rows with rejections only: `longtail update` keeps their other labels, `longtail train` takes them as rows without labels. */
   get rejecting() {
     return this.#rows.filter(({ kept }) => !kept.length);
   }
 
-  /** Rows as lines of JSON, as `longtail update` takes them. */
+  /** The rows as JSONL for `longtail update`. */
   toJsonl() {
     return this.#rows
       .map(({ text, kept, rejected }) => `${JSON.stringify({ text, labels: kept, rejected })}\n`)
       .join("");
   }
 
-  /** Another tab may have written since. */
+  /** Reload first, because another tab may have changed the rows. */
   #refresh() {
     const kept = localStorage.getItem(PLACE);
     if (kept !== null) this.#rows = read();

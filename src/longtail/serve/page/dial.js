@@ -1,4 +1,4 @@
-/** The tail dial: a slider from the model as it was trained to rare labels first. */
+/** The tail dial: a slider that favours rare labels. */
 
 import { el } from "./dom.js";
 
@@ -8,7 +8,7 @@ let made = 0;
 export class Dial {
   #rest = 0;
 
-  /** @param {(tail: number | null) => void} onMove null is as the model was trained */
+  /** @param {(tail: number | null) => void} onMove null for the model's own position */
   constructor(onMove) {
     this.onMove = onMove;
     const id = `dial-${(made += 1)}`;
@@ -36,7 +36,7 @@ export class Dial {
     );
   }
 
-  /** @param {number | null} tail @param {number | null} rest position that is part of the model */
+  /** @param {number | null} tail @param {number | null} rest the model's own position */
   set(tail, rest) {
     this.#rest = rest ?? 0;
     this.input.value = String(tail ?? this.#rest);

@@ -1,4 +1,4 @@
-/** Building elements. Everything that comes from outside goes in as text, never as HTML. */
+/** Create elements. Data is always inserted as text, never as HTML. */
 
 const ICONS = {
   keep: "M3.5 8.5l3 3 6-7",
@@ -9,7 +9,7 @@ const ICONS = {
 /** @typedef {Node | string | number | null | undefined | false} Child */
 
 /**
- * Make an element. `class`, `text`, `data` and `on` are what they say; other properties are attributes, and those that are
+ * Create an element. `class`, `text`, `data` and `on` (event listeners) are special; other properties are attributes, and those that are
  * null or false are left out.
  *
  * @param {string} tag
@@ -32,7 +32,7 @@ export function el(tag, properties = {}, ...children) {
 }
 
 /**
- * Put children in the place of what an element holds.
+ * Replace the children of an element.
  *
  * @param {Element} element
  * @param {...(Child | Child[])} children
@@ -50,7 +50,7 @@ function solid(children) {
 }
 
 /**
- * A small drawing that says nothing to those who don't see it.
+ * A small SVG icon, hidden from screen readers.
  *
  * @param {keyof typeof ICONS} name
  */
@@ -78,7 +78,7 @@ export function byId(id) {
 }
 
 /**
- * Call a function once it was not asked for during some milliseconds.
+ * Debounce a function by some milliseconds.
  *
  * @param {() => void} act
  * @param {number} milliseconds

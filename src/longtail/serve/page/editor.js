@@ -1,4 +1,4 @@
-/** The text: written, pasted, dropped or read from a file, with words marked behind it. */
+/** The text field: typing, pasting, dropping or opening a file, with highlighted words. */
 
 import { announce } from "./announce.js";
 import { byId, el, fill, later } from "./dom.js";
@@ -10,7 +10,7 @@ const PAUSE = 250;
 
 /** @typedef {import("./highlight.js").Span} Span */
 
-/** Tells of `change` (a new text, at once), `settle` (nothing was written for a moment) and `replace` (another text). */
+/** Fires `change` (immediately), `settle` (after a pause in typing) and `replace` (another text). */
 export class Editor extends EventTarget {
   #area = byId("text");
   #marks = byId("marks");
@@ -41,7 +41,7 @@ export class Editor extends EventTarget {
     return state.text;
   }
 
-  /** Put another text in the place of this one, and ask about it at once. @param {string} text */
+  /** Replace the text, and request its labels immediately. @param {string} text */
   replace(text) {
     this.#area.value = text;
     this.#changed(this.#area.value, true);
@@ -111,7 +111,7 @@ export class Editor extends EventTarget {
     const over = (/** @type {boolean} */ is) => place.classList.toggle("dropping", is);
     document.addEventListener("dragenter", () => over((depth += 1) > 0));
     document.addEventListener("dragleave", () => over((depth -= 1) > 0));
-    // a text that is dropped where the caret can go is put there, as everywhere
+    // text dropped into the text field is inserted by the browser
     const isUsual = (/** @type {DragEvent} */ event) =>
       event.target === this.#area && !event.dataTransfer?.types.includes("Files");
     document.addEventListener("dragover", (event) => isUsual(event) || event.preventDefault());
@@ -154,7 +154,7 @@ export class Editor extends EventTarget {
 }
 
 /**
- * Whether a text was edited rather than replaced by another: half of it still stands at its beginning and end.
+ * Whether a text was edited rather than replaced: half of it is unchanged at its beginning and end.
  *
  * @param {string} before
  * @param {string} after

@@ -1,4 +1,4 @@
-/** Why a label got its score: words, the way through a tree, labels alike. */
+/** Explanation of a score: words, the path through a tree, similar labels. */
 
 import { el } from "./dom.js";
 import { count, nameOf, score, share, signed } from "./format.js";
@@ -35,7 +35,7 @@ export function explanation(why, model, of) {
   ];
 }
 
-/** @param {string} title @param {Part[]} parts @param {"up" | "down"} way @param {number} largest effect of all parts */
+/** @param {string} title @param {Part[]} parts @param {"up" | "down"} way @param {number} largest absolute contribution */
 function words(title, parts, way, largest) {
   if (!parts.length) return null;
   return el(

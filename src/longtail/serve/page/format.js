@@ -1,4 +1,4 @@
-/** Numbers and names as people read them. */
+/** Format numbers and names. */
 
 const whole = new Intl.NumberFormat("en-GB");
 const THIN = "\u202f";
@@ -21,12 +21,12 @@ export function percent(value) {
   return `${Math.round(value * 100)}${THIN}%`;
 }
 
-/** A small share in percent, with two digits that say something. @param {number} value */
+/** A small share in percent, with two significant digits. @param {number} value */
 export function share(value) {
   return `${Number((value * 100).toPrecision(2))}${THIN}%`;
 }
 
-/** A score or a weight, in three digits. @param {number} value */
+/** A score or a weight, with three significant digits. @param {number} value */
 export function score(value) {
   if (value === 0) return "0";
   const size = Math.abs(value);
@@ -34,7 +34,7 @@ export function score(value) {
   return (value < 0 ? MINUS : "") + digits;
 }
 
-/** What a word adds, with its sign. @param {number} value */
+/** A contribution, with its sign. @param {number} value */
 export function signed(value) {
   return value > 0 ? `+${score(value)}` : score(value);
 }
@@ -51,13 +51,13 @@ export function nameOf(label) {
   return label.name ?? `label ${label.label}`;
 }
 
-/** A name that may be broken behind its parts, where it is too long for a line. @param {string} name */
+/** A name with break opportunities after its parts. @param {string} name */
 export function breakable(name) {
   const parts = name.split(/(?<=::|[/_.,;:-])(?=[^:/])/u);
   return parts.flatMap((part, at) => (at ? [document.createElement("wbr"), part] : [part]));
 }
 
-/** The beginning of a text, on one line. @param {string} text @param {number} [most] */
+/** The beginning of a text on one line. @param {string} text @param {number} [most] */
 export function beginning(text, most = 240) {
   const line = text.slice(0, most * 2).replace(/\s+/gu, " ").trim();
   const letters = Array.from(line);

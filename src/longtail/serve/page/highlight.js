@@ -1,4 +1,4 @@
-/** From places of words in a text to pieces of text that are marked more or less. */
+/** Split a text into pieces, highlighted by the contributions of their words. */
 
 /** @typedef {{start: number, end: number, contribution: number}} Span */
 /** @typedef {{text: string, effect: number}} Piece */
@@ -7,7 +7,7 @@ const LEVELS = 4;
 const LEAST = 1 / 15;
 
 /**
- * Cut a text where spans begin and end. Where spans overlap, as runs of words and the words in them do, effects add up.
+ * Split a text where spans begin and end. Contributions of overlapping spans, such as n-grams and words, are added.
  *
  * @param {string} text
  * @param {Span[]} spans
@@ -34,7 +34,7 @@ export function pieces(text, spans) {
 }
 
 /**
- * How strongly to mark an effect: 1 to 4, where the largest of the text is 4; 0 is not at all, for words that hardly count.
+ * The highlight level of an effect, from 0 (none, for negligible effects) to 4 (the largest effect of the text).
  *
  * @param {number} effect
  * @param {number} largest
@@ -44,7 +44,7 @@ export function level(effect, largest) {
   return part < LEAST ? 0 : Math.ceil(part * LEVELS - 1e-9);
 }
 
-/** Sums of what was added and taken away again end beside 0. @param {number} effect */
+/** Treat rounding errors of sums as 0. @param {number} effect */
 function tidy(effect) {
   return Math.abs(effect) < 1e-9 ? 0 : effect;
 }

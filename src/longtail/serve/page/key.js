@@ -1,4 +1,4 @@
-/** The API key, where the server asks for one: kept in this tab only. */
+/** The API key, if the server requires one; stored in this tab only. */
 
 import { byId } from "./dom.js";
 import { ApiError } from "./problem.js";
@@ -18,7 +18,7 @@ export function forgetKey() {
 }
 
 /**
- * Ask the reader for a key; those who ask meanwhile wait for the same answer.
+ * Ask the user for a key; concurrent requests wait for the same answer.
  *
  * @param {boolean} wasWrong whether the server has refused one
  */

@@ -1,4 +1,4 @@
-/** A label's own view: how frequent it is, labels alike, the words that it listens to. */
+/** The view of a label: its frequency, similar labels, and the words with the largest weights. */
 
 import { ask } from "./api.js";
 import { byId, el, fill } from "./dom.js";

@@ -1,4 +1,4 @@
-/** Browsing the labels of a model: by name, by frequency. */
+/** Browse the labels of a model by name or frequency. */
 
 import { announce } from "./announce.js";
 import { ask } from "./api.js";
@@ -87,7 +87,7 @@ export class LabelsView {
     this.show();
   }
 
-  /** Head, torso and tail as a choice, each as wide as its share of the labels. @param {import("./state.js").Model | undefined} model */
+  /** Radio buttons for head, torso and tail. @param {import("./state.js").Model | undefined} model */
   #showBins(model) {
     if (!model) return;
     const { bins } = model.frequencies;

@@ -1,4 +1,4 @@
-/** The page put together: views, models, and what happens when the text changes. */
+/** The page: its views and models, and updates when the text changes. */
 
 import { ask } from "./api.js";
 import { Corrections } from "./corrections.js";
@@ -29,7 +29,7 @@ new RowsView(corrections, (text) => {
 });
 byId("panels").append(...panels.map((panel) => panel.element));
 
-/** On a narrow page the reader's own labels come last, in the order of the document too. */
+/** On a narrow page the user's own labels come last, also in document order. */
 const narrow = matchMedia("(max-width: 56rem)");
 function arrange() {
   document.querySelector(narrow.matches ? ".desk" : ".writing")?.append(byId("own"));
@@ -37,7 +37,7 @@ function arrange() {
 narrow.addEventListener("change", arrange);
 arrange();
 
-/** Panels that are on the page now. */
+/** Panels currently on the page. */
 function live() {
   return route(location.hash).view === "compare" ? panels : panels.slice(0, 1);
 }
@@ -77,7 +77,7 @@ addEventListener("longtail:model", () => {
   own.show();
 });
 
-/** Find out which models there are; while some are being loaded, ask again. */
+/** Request the list of models; repeat while some are loading. */
 async function findModels() {
   const names = known.models.map((model) => model.name).join("\n");
   try {

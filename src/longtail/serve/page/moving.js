@@ -1,10 +1,10 @@
-/** Letting entries of a list glide to their new places. */
+/** Animate list entries to their new positions. */
 
 const TIME = 180;
 const still = matchMedia("(prefers-reduced-motion: reduce)");
 
 /**
- * Change a list, keep the focus, and show what went where.
+ * Change a list with animated moves, and keep the focus.
  *
  * @param {HTMLElement} list
  * @param {() => void} change

@@ -1,4 +1,4 @@
-/** The reader's own labels of the text: those kept, and those added that the model missed. */
+/** The user's own labels of the text: kept and added ones. */
 
 import { announce } from "./announce.js";
 import { Chooser } from "./chooser.js";

@@ -1,8 +1,8 @@
-/** What went wrong, and how it is shown. */
+/** Errors, and how they are shown. */
 
 import { el } from "./dom.js";
 
-/** An answer other than the wanted one, or none. */
+/** A failed request. */
 export class ApiError extends Error {
   /**
    * @param {number} status 0 where nothing was answered
@@ -16,18 +16,18 @@ export class ApiError extends Error {
   }
 }
 
-/** Whether a request was given up because another one took its place. @param {unknown} error */
+/** Whether a request was cancelled in favour of a newer one. @param {unknown} error */
 export function isStale(error) {
   return error instanceof DOMException && error.name === "AbortError";
 }
 
 const PAUSE = 3000;
 
-/** Statuses after which the same question may be answered: none came, no key was given, or the server was busy. */
+/** Statuses after which a retry may succeed: no response, no API key, or a busy server. */
 const PASSING = [0, 401, 429, 503, 504];
 
 /**
- * A sentence about an error, with a button to try again where that can help.
+ * An error message, with a button to retry where that can help.
  *
  * @param {unknown} error
  * @param {() => void} again
@@ -47,7 +47,7 @@ export function problem(error, again) {
 }
 
 /**
- * Try again by itself once the server answers, for as long as the sentence is on the page.
+ * Retry automatically when the server responds, while the message is on the page.
  *
  * @param {HTMLElement} shown
  * @param {() => void} again

@@ -1,4 +1,4 @@
-/** A panel: one model, its dial, and the labels that it ranks for the text. */
+/** A panel: a model, its tail dial, and its predicted labels. */
 
 import { announce } from "./announce.js";
 import { ask } from "./api.js";
@@ -20,20 +20,20 @@ const SLOW = 250;
 
 /** @typedef {import("./result.js").Prediction} Prediction */
 
-/** Tells of `results`, of `model` (another one was chosen) and of `newer` (the server has another version). */
+/** Fires `results`, `model` (another one was chosen) and `newer` (the server has another version). */
 export class Ranking extends EventTarget {
   #k = FIRST;
   /** @type {Map<string, Result>} */
   #results = new Map();
   /** @type {Prediction[]} */
   #predictions = [];
-  /** What was asked of this text and version already: chances and explanations by label. */
+  /** Cached probabilities and explanations of this text and model version, by label. */
   #asked = { key: "", chances: new Map(), whys: new Map() };
   /** @type {AbortController | null} */
   #asking = null;
   /** @type {AbortController | null} */
   #explaining = null;
-  /** Name of the label whose words are marked in the text; it may be open too. @type {string | null} */
+  /** Name of the label whose words are highlighted. @type {string | null} */
   #chosen = null;
   #isOpen = false;
   /** @type {{places: Map<string, number>, of: string, k: number} | null} */
@@ -82,7 +82,7 @@ export class Ranking extends EventTarget {
     return this.#k;
   }
 
-  /** The models of the server are known, or have changed. */
+  /** Update the list of models. */
   showModels() {
     const { model } = this;
     fill(
@@ -137,7 +137,7 @@ export class Ranking extends EventTarget {
     }
   }
 
-  /** Show where labels stand in another model, or nowhere. @param {Ranking | null} other */
+  /** Show the ranks in another model, or none. @param {Ranking | null} other */
   compareWith(other) {
     const model = other?.model;
     this.#other =
@@ -151,7 +151,7 @@ export class Ranking extends EventTarget {
     this.#render();
   }
 
-  /** Let go of the label whose words are marked. */
+  /** Deselect the label whose words are highlighted. */
   close() {
     this.#chosen = null;
     this.#isOpen = false;
@@ -306,12 +306,12 @@ export class Ranking extends EventTarget {
     );
   }
 
-  /** The prediction of the label that was chosen, if it is still ranked. */
+  /** The prediction of the selected label, if it is still ranked. */
   get #selected() {
     return this.#predictions.find((one) => nameOf(one) === this.#chosen);
   }
 
-  /** Mark the words of a label in the text, and open the label if it is to be. @param {Prediction | undefined} prediction */
+  /** Highlight the words of a label, and open its explanation if requested. @param {Prediction | undefined} prediction */
   #select(prediction) {
     if (!prediction) {
       this.close();
@@ -324,7 +324,7 @@ export class Ranking extends EventTarget {
     this.#explain();
   }
 
-  /** Fill the label that is chosen, and mark its words in the text. */
+  /** Show the explanation of the selected label, and highlight its words. */
   async #explain() {
     const { model } = this;
     const prediction = this.#selected;
@@ -352,7 +352,7 @@ export class Ranking extends EventTarget {
 }
 
 /**
- * What is known of a label for a text: an explanation, or what the label's own view says where the model gives none.
+ * Details of a label for a text: the explanation, or those of the label's view if the model has none.
  *
  * @param {string} text @param {import("./state.js").Model} model @param {number} label @param {AbortSignal} signal
  */

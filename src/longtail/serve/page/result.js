@@ -1,4 +1,4 @@
-/** One label of a ranking: its place, its score, how frequent it is, and what the reader says of it. */
+/** One predicted label: its rank, score and frequency, and the user's correction. */
 
 import { el, fill, icon } from "./dom.js";
 import { breakable, nameOf, percent, score } from "./format.js";
@@ -81,7 +81,7 @@ export class Result {
     this.reject.setAttribute("aria-label", `Reject ${name}`);
   }
 
-  /** @param {boolean} isChosen its words are marked @param {boolean} isOpen */
+  /** @param {boolean} isChosen its words are highlighted @param {boolean} isOpen */
   show(isChosen, isOpen) {
     this.why.hidden = !isOpen;
     this.element.classList.toggle("chosen-one", isChosen);
@@ -98,7 +98,7 @@ export class Result {
     );
   }
 
-  /** The same decision again takes it back. @param {Verdict} verdict */
+  /** Repeating a decision undoes it. @param {Verdict} verdict */
   #decide(verdict) {
     if (!this.deciding.hidden) this.onVerdict(this.verdict === verdict ? null : verdict);
   }

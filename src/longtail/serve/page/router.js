@@ -1,4 +1,4 @@
-/** Which view is shown, by the part of the address behind #. */
+/** The current view, from the fragment of the URL. */
 
 /** @typedef {{view: "text" | "compare" | "labels" | "label" | "corrections", model?: string, label?: number}} Route */
 
@@ -16,7 +16,7 @@ export function route(hash) {
   return { view: "text" };
 }
 
-/** Address of a label's own view. @param {string} model @param {number} label */
+/** URL of the view of a label. @param {string} model @param {number} label */
 export function labelLink(model, label) {
   return `#/labels/${encodeURIComponent(model)}/${label}`;
 }

@@ -1,4 +1,4 @@
-/** The view of all corrected texts: look, open, remove, download, clear. */
+/** The view of all corrected texts: open, remove, download, clear. */
 
 import { announce } from "./announce.js";
 import { byId, el, fill } from "./dom.js";

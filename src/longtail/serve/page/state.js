@@ -1,4 +1,4 @@
-/** What the page shows: the text, the models, the dials. Kept over a reload. */
+/** State of the page that survives a reload: text, models, tail dials. */
 
 import { later } from "./dom.js";
 
@@ -29,7 +29,7 @@ function read() {
       if (kept.tails?.[at] >= 0 && kept.tails[at] <= 1) state.tails[at] = kept.tails[at];
     }
   } catch {
-    // start afresh from what can't be read
+    // ignore a state that can't be read
   }
   return state;
 }
@@ -37,7 +37,7 @@ function read() {
 /** @type {State} */
 export const state = read();
 
-/** Models that the server has, and names of those it is still loading. */
+/** Models of the server, and names of those that are loading. */
 export const known = {
   /** @type {Model[]} */ models: [],
   /** @type {string[]} */ loading: [],
@@ -53,10 +53,10 @@ function write() {
   try {
     localStorage.setItem(PLACE, JSON.stringify(state));
   } catch {
-    // the store is full or forbidden: the page works without it
+    // storage is full or not allowed: the page works without it
   }
 }
 
-/** Keep the state, soon. */
+/** Save the state after a short delay. */
 export const keep = later(write, 300);
 addEventListener("pagehide", write);
