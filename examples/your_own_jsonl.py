@@ -26,7 +26,7 @@ with path.open("w", encoding="utf-8") as out:
 
 films = load(path)
 print(films)
-train, held_out = iterative_split(films, test_share=0.25, random_state=0)
+train, held_out = iterative_split(films, test_size=0.25, random_state=0)
 
 learner = TextLearner(features=Tfidf(min_df=1), learner=recipe("dismec", C=10))
 learner.fit(train.texts, train.Y)

@@ -51,7 +51,7 @@ def test_checks(kind, values, indices, check):
     [
         lambda Y: Dataset(Y, Y).take([2, 0]),
         lambda Y: random_split(Dataset(Y, Y)),
-        lambda Y: iterative_split(Dataset(Y, Y), test_share=0.5),
+        lambda Y: iterative_split(Dataset(Y, Y), test_size=0.5),
         lambda Y: mask_labels(Y, 0.5),
         lambda Y: mask_by_curve(Y),
         lambda Y: estimate_from_hierarchy(Y, [(0, 1), (1, 2), (0, 1)], min_descendants=1),

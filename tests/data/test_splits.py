@@ -31,15 +31,15 @@ def ids(dataset):
 @settings(max_examples=25, deadline=None)
 @given(
     labels=st.lists(st.sets(st.integers(0, 5)), min_size=2, max_size=30),
-    test_share=st.floats(0.01, 0.99),
+    test_size=st.floats(0.01, 0.99),
     seed=st.integers(0, 2**32 - 1),
 )
-def test_a_split_is_a_partition(split, labels, test_share, seed):
+def test_a_split_is_a_partition(split, labels, test_size, seed):
     Y = np.array([[label in row for label in range(6)] for row in labels])
     dataset = Dataset(np.arange(1, len(labels) + 1)[:, None], Y, texts=[str(row) for row in range(len(labels))])
-    train, test = split(dataset, test_share=test_share, random_state=seed)
+    train, test = split(dataset, test_size=test_size, random_state=seed)
     assert sorted([*ids(train), *ids(test)]) == list(range(len(labels)))
-    assert test.n_rows == min(max(round(test_share * len(labels)), 1), len(labels) - 1)
+    assert test.n_rows == min(max(round(test_size * len(labels)), 1), len(labels) - 1)
     for part in (train, test):
         assert (np.diff(ids(part)) > 0).all()
         np.testing.assert_array_equal(part.Y.toarray(), Y[ids(part)])
@@ -69,24 +69,24 @@ def test_rare_labels_reach_both_sides():
 def test_frequent_labels_keep_their_share():
     dataset = long_tailed()
     counts = dataset.label_counts
-    share = iterative_split(dataset, test_share=0.3)[1].label_counts / counts
+    share = iterative_split(dataset, test_size=0.3)[1].label_counts / counts
     assert np.abs(share[counts >= 50] - 0.3).max() < 0.05
 
 
 def test_few_labels_are_split_exactly():
     Y = np.repeat(np.eye(4), [2, 3, 10, 100], axis=0)
-    _, test = iterative_split(Dataset(Y, Y), test_share=0.2)
+    _, test = iterative_split(Dataset(Y, Y), test_size=0.2)
     assert test.label_counts.tolist() == [1, 1, 2, 19]
 
 
 def test_rows_without_labels_are_distributed_too():
-    train, test = iterative_split(Dataset(np.ones((10, 1)), np.zeros((10, 3))), test_share=0.3)
+    train, test = iterative_split(Dataset(np.ones((10, 1)), np.zeros((10, 3))), test_size=0.3)
     assert (train.n_rows, test.n_rows) == (7, 3)
 
 
 @pytest.mark.parametrize("split", SPLITS)
 @pytest.mark.parametrize(
-    "changes", [{"test_share": 0}, {"test_share": 1}, {"test_share": "x"}, {"random_state": -1}, {"random_state": 0.5}]
+    "changes", [{"test_size": 0}, {"test_size": 1}, {"test_size": "x"}, {"random_state": -1}, {"random_state": 0.5}]
 )
 def test_parameters(split, changes):
     with pytest.raises(ParameterError, match=f"{next(iter(changes))} must be"):

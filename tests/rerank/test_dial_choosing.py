@@ -87,7 +87,7 @@ class TestChoice:
             random_state=4,
             propensity=JainPropensity(a=1.0),
         ).fit(X, Y)
-        train, held_out = random_split(Dataset(X, Y), test_share=0.3, random_state=4)
+        train, held_out = random_split(Dataset(X, Y), test_size=0.3, random_state=4)
         trial = OneVsRest(weighting=None).fit(train.X, train.Y)
         inverse = inverse_of(trial, JainPropensity(a=1.0))
         plain = trial.predict_topk(held_out.X, 40)

@@ -69,7 +69,7 @@ def _error_on_other_half(
     from longtail.metrics import calibration_error
 
     trial = copy.copy(model)
-    first, second = random_split(dataset, test_share=0.5, random_state=0)
+    first, second = random_split(dataset, test_size=0.5, random_state=0)
     try:
         trial.calibrate(first, method=method, bins=bins, k=k)
     except InputError:

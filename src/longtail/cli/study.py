@@ -78,7 +78,7 @@ def _split(data: str, test: str | None) -> tuple[Dataset, Dataset]:
 
     train = read(data)
     if test is None:
-        train, judged = iterative_split(train, test_share=0.2, random_state=0)
+        train, judged = iterative_split(train, test_size=0.2, random_state=0)
     else:
         judged = labelled_rows(test, train.labels)
     _check_rows(train, judged, data, test)

@@ -221,7 +221,7 @@ class TailDial(MetaLearner, GrowsLabels):
         if Y.shape[1] == 0:
             return [DialPoint(0.0, 0.0, 0.0, 0.0, 0.0)]
         train, held_out = random_split(
-            Dataset(X, Y), test_share=self.validation_fraction, random_state=self.random_state
+            Dataset(X, Y), test_size=self.validation_fraction, random_state=self.random_state
         )
         trial = clone(self).set_params(tail=0.0, first_tail=None)._fit_checked(train.X, train.Y)
         return dial_curve(trial, held_out.X, held_out.Y)

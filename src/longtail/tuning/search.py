@@ -333,13 +333,13 @@ class Search:
     def _in_test(self, number: int) -> Flags:
         """Return the validation rows of split `number`: a share of all, or one of the folds."""
         if self.n_folds == 1:
-            return iterative_rows(self.dataset, test_share=self.validation_fraction, random_state=self.random_state)
+            return iterative_rows(self.dataset, test_size=self.validation_fraction, random_state=self.random_state)
         if self._fold_of is None:
             self._fold_of = np.full(self.dataset.n_rows, self.n_folds - 1)
             left = np.arange(self.dataset.n_rows)
             for fold in range(self.n_folds - 1):
                 share = 1 / (self.n_folds - fold)
-                chosen = iterative_rows(self.dataset.take(left), test_share=share, random_state=self.random_state)
+                chosen = iterative_rows(self.dataset.take(left), test_size=share, random_state=self.random_state)
                 self._fold_of[left[chosen]] = fold
                 left = left[~chosen]
         return np.asarray(self._fold_of == number)
