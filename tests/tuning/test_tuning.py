@@ -292,7 +292,7 @@ def test_recipes_that_turn_the_dial_by_themselves():
     [
         ('{"text": "some words", "labels": []}\n' * 30, [], "has no labels"),
         ('{"text": "some words", "labels": ["a"]}\n' * 3, [], "3 rows"),
-        ("1 2 1\n0 0:1\n", ["--recipes", "xml-cnn"], "1 rows"),
+        ("1 2 1\n0 0:1\n", ["--recipes", "xml-cnn"], "has 1 row:"),
         ("30 2 1\n" + "0 0:1\n" * 30, ["--recipes", "ranknet+xml-cnn"], "no texts"),
     ],
 )

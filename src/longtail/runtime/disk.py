@@ -66,12 +66,13 @@ def shown_size(size: float) -> str:
 
     Examples
     --------
-    >>> shown_size(12), shown_size(3_400), shown_size(8_700_000), shown_size(423e6), shown_size(1e12)
-    ('12 bytes', '3.4 kB', '8.7 MB', '423 MB', '1,000 GB')
+    >>> shown_size(12), shown_size(3_400), shown_size(8_700_000), shown_size(1.5e9), shown_size(1e12)
+    ('12 bytes', '3.4 kB', '8.7 MB', '1,500 MB', '1,000 GB')
     """
     if size < 1000:
         return "1 byte" if size == 1 else f"{size:.0f} bytes"
-    number, unit = next((size / unit, name) for name, unit in _UNITS.items() if size < 1000 * unit or name == "GB")
+    unit = "kB" if size < 1e6 else "MB" if size < 1e10 else "GB"
+    number = size / _UNITS[unit]
     return f"{number:,.1f} {unit}" if number < 99.95 else f"{number:,.0f} {unit}"
 
 
