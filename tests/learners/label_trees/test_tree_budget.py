@@ -65,7 +65,8 @@ def test_the_advice_of_a_refusal_leaves_room_for_every_level(monkeypatch):
         with pytest.raises(ParameterError, match="raise it to at least") as refusal, config_context(memory_limit=limit):
             learner._fit(X, Y)
         advised = str(refusal.value).split("raise it to at least ")[1].split(",")[0]
-        assert rows + largest <= parse_memory(advised) - used <= rows + largest + 40_000_000
+        enough = used + rows + largest
+        assert enough <= parse_memory(advised) <= 1.1 * enough + 40_000_000  # a tenth more, because runs differ
         if limit == used:
             assert "the rows of a level take" in str(refusal.value)
         used = used + rows if limit == used else used
