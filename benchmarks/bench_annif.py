@@ -80,7 +80,7 @@ def main() -> int:
     for row in rows.values():
         row["documents_per_second"] = len(test) / min(row["seconds"])
         row["ratio"] = reference / min(row["seconds"])
-    lines = ["| system | train s | documents a second | times as fast | P@1 | P@5 |", "|---|---|---|---|---|---|"]
+    lines = ["| system | train s | documents per second | times as fast | P@1 | P@5 |", "|---|---|---|---|---|---|"]
     for row in rows.values():
         trained = f"{row['train_seconds']:.1f}" if "train_seconds" in row else "-"
         lines.append(

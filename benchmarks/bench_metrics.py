@@ -60,7 +60,7 @@ def main() -> int:
         "ratio": best[fastest] / best["longtail"],
         "largest_difference_percent": difference,
     }
-    lines = [f"| {options.rows:,} rows | best of {options.repeat}, us a row | times longtail |", "|---|---|---|"]
+    lines = [f"| {options.rows:,} rows | best of {options.repeat}, us per row | times longtail |", "|---|---|---|"]
     lines += [f"| {name} | {micros:.2f} | {micros / best['longtail']:.0f} |" for name, micros in best.items()]
     table = "\n".join(lines)
     results = HERE / "results"
@@ -84,7 +84,7 @@ def _options() -> argparse.Namespace:
 
 
 def _make_data(folder: Path, *, rows: int, labels: int, seed: int) -> None:
-    """Up to five true labels a row from a power law, rankings that hold about half of them, and a few empty rows."""
+    """Up to five true labels per row from a power law, rankings that hold about half of them, and a few empty rows."""
     rng = np.random.default_rng(seed)
     frequency = 1.0 / np.arange(1, labels + 1)
     drawn = rng.choice(labels, size=(rows, 2 * K), p=frequency / frequency.sum()).astype(np.int32)

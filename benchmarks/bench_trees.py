@@ -45,7 +45,7 @@ comes near enough. The figures are ours and theirs.
 - **P@1, P@5, PSP@5, peers**: ours minus the highest of the peers, in points, each score with its own best peer.
 - **P@1, P@5, PSP@5, exact**: ours minus that of {EXACT}, in points.
 - **training**: seconds of the fastest peer over ours, among peers whose P@5 is at most 1 point below ours.
-- **batch**: our rows a second over those of the peer that predicts all test rows fastest.
+- **batch**: our rows per second over those of the peer that predicts all test rows fastest.
 - **single row p50**: our median time of a call with one row over that of PECOS, its model loaded for prediction only.
 - **single row p99**: our 99th percentile of the same calls in milliseconds, {", ".join(P99_ON)} alone.
 - **model size**: ours over that of the smallest peer, among peers whose P@5 is at most 0.5 points below ours.

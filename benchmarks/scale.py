@@ -98,7 +98,7 @@ FITTED = {
         *((12_000, 40_000, 4096, 60.0), (40_000, 20_000, 1024, 40.0)),
     ),
 }
-"""Rows, features, labels and values a row of the runs that rates are fitted to."""
+"""Rows, features, labels and values per row of the runs that rates are fitted to."""
 CHECKED = {
     "one-vs-rest": ((100_000, 60_000, 2048, 50.0), (50_000, 100_000, 8192, 40.0)),
     "label tree": ((50_000, 20_000, 10_000, 30.0), (80_000, 100_000, 32_768, 60.0), (200_000, 50_000, 100_000, 30.0)),
@@ -324,7 +324,7 @@ def page(figures: dict[str, Any], runs_of: dict[str, Any]) -> str:
         shown = ", ".join(f"{rate * 1e9:.3g}" for rate in rates.each)
         lines.append(f"| {family} | {shown} | {rates.drift:.2f} | {100 * np.mean(errors):.0f} % |")
     lines += ["", "## Checked", "", "Processor seconds of runs that the rates were not fitted to.", "",
-              "| family | rows | features | labels | values a row | measured | predicted | ratio |",
+              "| family | rows | features | labels | values per row | measured | predicted | ratio |",
               "|---|---|---|---|---|---|---|---|"]  # fmt: skip
     for check in figures["checks"]:
         size = check["size"]

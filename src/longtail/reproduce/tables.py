@@ -27,7 +27,7 @@ class FigureNumber:
 
     @property
     def difference(self) -> float | None:
-        """Ours minus the paper's; None if they can't be compared."""
+        """The measured number minus the paper's; None if they can't be compared."""
         if self.paper is None or self.measured is None or not self.is_alike:
             return None
         return self.measured - self.paper
