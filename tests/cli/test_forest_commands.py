@@ -1,4 +1,4 @@
-"""Trees over rows from the command line: what explain says, settings, interruptions, and rows of other data."""
+"""Instance trees from the command line: what explain says, settings, interruptions, and rows of other data."""
 
 import json
 import re

@@ -49,7 +49,7 @@ class TestTextLearner(LearnerContract):
         assert learner.add_trees(TEXTS, LABELS, 3) is learner
         assert learner.learner.n_trees == 5
         assert_same(learner.predict_topk(TEXTS, 3), larger.predict_topk(TEXTS, 3))
-        with pytest.raises(InputError, match="Popularity has no trees over rows"):
+        with pytest.raises(InputError, match="Popularity has no instance trees"):
             TextLearner(learner=Popularity()).fit(TEXTS, LABELS).add_trees(TEXTS, LABELS, 1)
 
     @pytest.mark.parametrize(

@@ -298,7 +298,7 @@ def test_more_trees_from_other_rows_count_their_labels():
 def test_more_trees_are_for_forests():
     X, Y = small_data()
     learner = CentroidReranker(learner=Popularity()).fit(X, Y)
-    with pytest.raises(InputError, match="Popularity has no trees over rows"):
+    with pytest.raises(InputError, match="Popularity has no instance trees"):
         learner.add_trees(X, Y, 1)
     forest = CentroidReranker(learner=InstanceForest(**FOREST)).fit(X, Y)
     before = dict(vars(forest))

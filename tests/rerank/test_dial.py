@@ -392,7 +392,7 @@ def test_a_dial_lets_its_learner_grow():
     grown = TailDial(learner=OneVsRest(), tail=0.5).fit(X, Y[:, :10]).add_labels(X, Y[:, 10:])
     assert grown.n_labels_ == grown.learner_.n_labels_ == 14
     assert grown.predict_topk(X, 3).labels.max() > 9
-    with pytest.raises(InputError, match="Popularity has no trees over rows"):
+    with pytest.raises(InputError, match="Popularity has no instance trees"):
         TailDial(learner=Popularity()).fit(X, Y).add_trees(X, Y, 1)
     with pytest.raises(InputError, match="Popularity has no support for new labels"):
         TailDial(learner=Popularity()).fit(X, Y).add_labels(X, Y)

@@ -29,7 +29,7 @@ class GrowsTrees(Learner):
 
         When it fails or is interrupted, the learner stays as it was.
         """
-        grown = self._grown("add_trees", "trees over rows to add to", X, y, n_trees)
+        grown = self._grown("add_trees", "instance trees to add to", X, y, n_trees)
         with self._whole_or_unchanged():
             self.learner, self.learner_ = clone(grown), grown
             self.n_rows_, self.label_counts_ = grown.n_rows_, grown.label_counts_

@@ -28,7 +28,7 @@ class Explanation:
     sources : list of (str, float)
         Contributions of the parts of the learner, such as the trees of a forest; empty where there is only one.
     path : list of (str, list of (str, float))
-        For trees over rows: the path down the tree that contributed most, "left" or "right" at each node with the most
+        For instance trees: the path down the tree that contributed most, "left" or "right" at each node with the most
         important features there and their effect on the margin, which is below 0 to the left.
     path_name : str
         The tree and the leaf of `path`.

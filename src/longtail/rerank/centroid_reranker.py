@@ -31,7 +31,7 @@ BIAS = 1.0
 class CentroidReranker(MetaLearner, GrowsTrees):
     """Re-rank the labels of a learner by its scores and by the distance of the row from the centroid of each label.
 
-    A label with few training rows has little influence on a tree over rows, but a row near the mean of those few is
+    A label with few training rows has little influence on an instance tree, but a row near the mean of those few is
     likely to have it. The score of a label is ``s ** alpha * t ** (1 - alpha)``, where s is the learner's score and
     ``t = 1 / (1 + exp(gamma * ||x - centroid||^2))``, from 0 to 1/2. Rows are normalised to length 1, including a bias
     feature of 1. Only the learner's best `top_k` labels are ranked.

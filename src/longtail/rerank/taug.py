@@ -45,7 +45,7 @@ class TAug(MetaLearner):
     labels, the head, and all others, the tail, have separate learners. The learner of the tail also gets `copies` of
     each row: each non-zero is dropped with probability `input_dropout`, then two of them exchange their values `swaps`
     times. Costs of labels, where the learner has a weighting, are computed without copies. Label trees and one-vs-rest
-    make the copies per node or block and never hold them all; trees over rows get one copy per tree; other learners get
+    make the copies per node or block and never hold them all; instance trees get one copy per tree; other learners get
     all copies at once.
 
     Parameters

@@ -1,4 +1,4 @@
-"""Training of trees over rows: memory, estimates, resumption, and trees that were corrupted on disk."""
+"""Training of instance trees: memory, estimates, resumption, and trees that were corrupted on disk."""
 
 import numpy as np
 import pytest

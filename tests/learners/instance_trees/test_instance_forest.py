@@ -1,4 +1,4 @@
-"""Trees over rows: the contract of learners, leaves against plain numpy, and explanations."""
+"""Instance trees: the contract of learners, leaves against plain numpy, and explanations."""
 
 from typing import ClassVar
 

@@ -1,4 +1,4 @@
-"""Explanation of scores of trees over rows: the change of the score at each step, attributed to features."""
+"""Explanation of scores of instance trees: the change of the score at each step, attributed to features."""
 
 from __future__ import annotations
 

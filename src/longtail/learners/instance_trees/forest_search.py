@@ -1,4 +1,4 @@
-"""Prediction with trees over rows: the leaf of each row in each tree, and the mean of the leaves' label values."""
+"""Prediction with instance trees: the leaf of each row in each tree, and the mean of the leaves' label values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ensembles of trees over rows: FastXML and PfastXML."""
+"""Ensembles of instance trees: FastXML and PfastXML."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ _KINDS = {"sizes_": np.int32, "rights_": np.int32, "features_": np.int32, "label
 
 
 class InstanceTrees(BaseEstimator):
-    """Trees over rows (see `longtail.learners.instance_trees.forest_search`).
+    """Instance trees (see `longtail.learners.instance_trees.forest_search`).
 
     Attributes
     ----------
