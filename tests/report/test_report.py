@@ -406,7 +406,7 @@ class TestMistakes:
         [
             (["plain", "nowhere", "test.jsonl"], "nowhere is not a model"),
             (["plain", "nowhere.jsonl"], "nowhere.jsonl: there is no such file"),
-            (["plain", "plain"], "plain: is a directory"),
+            (["plain", "plain"], "plain: is a model, and rows are wanted"),
             (["plain", "broken.jsonl"], "broken.jsonl:1: "),
             (["plain", "unlabelled.jsonl"], "its rows have no labels"),
             (["plain", "foreign.jsonl"], "foreign.jsonl: No row has a label of the training data"),
