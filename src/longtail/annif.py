@@ -102,7 +102,7 @@ class LongtailBackend(AnnifLearningBackend):
                 tail=None if tail is None else float(tail),
             )
             self.info(f"training {params['recipe']} on {dataset.n_rows} documents")
-            with _own_jobs(params, jobs):
+            with _jobs_of(params, jobs):
                 learner = plan.fit(dataset.texts or [], dataset.Y)
             self._model = Model(learner, label_names=dataset.label_names, recipe=params["recipe"])
             self._model.save(self._path)
@@ -115,7 +115,7 @@ class LongtailBackend(AnnifLearningBackend):
         if self._model is None or corpus.is_empty():
             raise NotSupportedException("Cannot learn from no documents")
         try:
-            with _own_jobs(params):
+            with _jobs_of(params):
                 self._model.update(self._dataset(corpus))
             self._model.save(self._path)
             self._ids = None
@@ -126,7 +126,7 @@ class LongtailBackend(AnnifLearningBackend):
         if self._model is None:
             raise NotInitializedException("the model is not loaded", backend_id=self.backend_id)
         subjects, model = self.project.subjects, self._model
-        with _own_jobs(params):
+        with _jobs_of(params):
             top = model.predict_topk([one.text for one in documents], min(int(params["limit"]), model.n_labels))
         scores = np.exp(model.learner._log_scores(top.scores))
         ids = self._subject_ids(model)[top.labels]
@@ -162,7 +162,7 @@ class LongtailBackend(AnnifLearningBackend):
         return Dataset(None, Y, label_names=labels.names, texts=texts)
 
 
-def _own_jobs(params: dict[str, Any], jobs: int = 0) -> AbstractContextManager[None]:
+def _jobs_of(params: dict[str, Any], jobs: int = 0) -> AbstractContextManager[None]:
     """Return a context with the threads of a project, or with `jobs` of them."""
     return own_jobs(jobs or (int(params["n_jobs"]) if "n_jobs" in params else None))
 

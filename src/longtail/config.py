@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import wraps
 from numbers import Integral
-from typing import Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from longtail.errors import ParameterError
 
 __all__ = ["Config", "config_context", "get_config", "set_config"]  # the others are for longtail's own packages
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
+_RUN_SETTINGS = ("n_jobs", "device")  # parameters of learners that don't change a model
 _UNSET: Any = object()
 Value = TypeVar("Value")
 
@@ -117,6 +118,10 @@ class WithJobs:
 
     _working: ClassVar[frozenset[str]] = frozenset()
 
+    if TYPE_CHECKING:
+
+        def get_params(self, deep: bool = True) -> dict[str, Any]: ...
+
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         for name in cls._working & vars(cls).keys():
@@ -124,6 +129,10 @@ class WithJobs:
 
     def _run_settings(self) -> AbstractContextManager[None]:
         return own_jobs(getattr(self, "n_jobs", None))
+
+    def _model_params(self) -> dict[str, Any]:
+        """Return the parameters that a model depends on: all but settings of the run, which are not saved with it."""
+        return {name: value for name, value in self.get_params(deep=False).items() if name not in _RUN_SETTINGS}
 
 
 def _with_own_jobs(method: Callable[..., Any]) -> Callable[..., Any]:
@@ -224,18 +233,3 @@ def _checked(n_jobs: Any, limit: Any) -> dict[str, Any]:
             parse_memory(limit)
         changes["memory_limit"] = limit
     return changes
-
-
-RUN_SETTINGS = ("n_jobs", "device")
-"""Parameters of learners that are settings of a run: they don't change a model, and are not saved with it."""
-
-
-def without_run_settings(params: Mapping[str, Value]) -> dict[str, Value]:
-    """Return the parameters that a model depends on.
-
-    Examples
-    --------
-    >>> without_run_settings({"C": 1.0, "n_jobs": 2, "learner__n_jobs": 1})
-    {'C': 1.0}
-    """
-    return {name: value for name, value in params.items() if name.rpartition("__")[2] not in RUN_SETTINGS}

@@ -123,9 +123,18 @@ def test_a_similar_name_is_suggested():
 
 
 def test_one_text_is_no_sequence_of_labels():
-    assert LabelIndex(["ship"]).ids_of(None) is None
     with pytest.raises(ParameterError, match="only must be a list of labels, got 'ship'"):
         LabelIndex(["ship"]).ids_of("ship", "only")
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.int64, np.uint64])
+def test_arrays_of_ids(dtype):
+    labels = LabelIndex(["ship", "tree", "leaf"])
+    found = labels.ids_of(np.array([2, 0, 2], dtype))
+    assert (found.tolist(), found.dtype) == ([2, 0, 2], np.int32)
+    with pytest.raises(ParameterError, match=r"only\[1\] must be the name of a label, or an id from 0 to 2, got 3"):
+        labels.ids_of(np.array([2, 3], dtype), "only")
+    assert labels.ids_of(np.array([], dtype)).tolist() == []
 
 
 def test_names_that_look_like_ids_are_names_first():

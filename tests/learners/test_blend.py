@@ -202,6 +202,7 @@ def test_learners_in_a_blend_are_parts():
     changed = blend._with_nested(lambda part: other if isinstance(part, Popularity) else part)
     assert (changed.learners_[0], changed.learners_[1]) == (other, blend.learners_[1])
     assert blend.learners_[0] is not other
+    assert blend._with_nested(lambda part: part) is blend
 
 
 def test_learners_that_have_nothing_in_common_are_refused(tags, parts):

@@ -7,6 +7,7 @@ from sklearn.base import clone
 from longtail import (
     Blend,
     CentroidReranker,
+    EmbeddingClassifier,
     InstanceForest,
     LabelTree,
     OneVsRest,
@@ -126,6 +127,7 @@ METHODS = {
     "leaves": (InstanceForest(n_trees=2, n_jobs=1), lambda learner: learner.leaves(X)),
     "an update": (OneVsRest(n_jobs=1), lambda learner: learner.update(X, Y, train=(X, Y))),
     "weighted search": (LabelTree(n_jobs=1), lambda learner: learner.predict_weighted_topk(X, np.ones(14))),
+    "embedded rows": (EmbeddingClassifier(embedding_dim=8, epochs=1, n_jobs=1), lambda learner: learner.embed(X)),
     "columns": (OneVsRest(n_jobs=1), lambda learner: learner.decision_function(X, [0, 3])),
 }  # fmt: skip
 
@@ -135,3 +137,8 @@ def test_every_method_uses_the_threads_of_its_learner(name, monkeypatch):
     learner, method = METHODS[name]
     learner = clone(learner).fit(X, Y)
     assert counted_threads(monkeypatch, lambda: method(learner)) <= {1}
+
+
+def test_settings_of_a_run_are_no_parameters_of_a_model():
+    assert OneVsRest(C=2.0, n_jobs=3)._model_params() == OneVsRest(C=2.0)._model_params()
+    assert OneVsRest()._model_params().keys() == OneVsRest().get_params().keys() - {"n_jobs"}

@@ -312,7 +312,7 @@ class TestKinds:
         page = Page(render(gather(models, load(place / "test.txt"), resamples=5)))
         assert "popular has no weights" in page.text
         assert "popular has probabilities" in page.text
-        assert page.tables["best-labels-1"].rows[0].title.startswith("label ")
+        assert page.tables["best-labels-1"].rows[0].title.isdecimal()
         assert "blockquote" not in page.tags
         assert page.tables["models"].columns[1] == "模型 \U0001f600"
         assert not recwarn.list, "letters that matplotlib has no shapes for are the browser's business"
@@ -406,7 +406,7 @@ class TestMistakes:
         [
             (["plain", "nowhere", "test.jsonl"], "nowhere is not a model"),
             (["plain", "nowhere.jsonl"], "nowhere.jsonl: there is no such file"),
-            (["plain", "plain"], "plain: is a model, and rows are wanted"),
+            (["plain", "plain"], "plain: is a model, and rows are wanted here"),
             (["plain", "broken.jsonl"], "broken.jsonl:1: "),
             (["plain", "unlabelled.jsonl"], "its rows have no labels"),
             (["plain", "foreign.jsonl"], "foreign.jsonl: No row has a label of the training data"),

@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 
 import longtail.learners
 from longtail.cli.tree import tree
+from longtail.data.label_index import LabelIndex
 from longtail.errors import InputError, ModelError, ParameterError
 from longtail.features import Tfidf
 from longtail.learners import Popularity, TextLearner
@@ -65,7 +66,7 @@ def hand_made(forest, counts):
 
 @pytest.fixture(scope="module")
 def seen():
-    return Outline(two_trees(), np.array(COUNTS), NAMES)
+    return Outline(two_trees(), np.array(COUNTS), LabelIndex(NAMES))
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +112,7 @@ class TestOutline:
             trees.append(Branches(np.array(parents), np.array(nodes), np.array(labels)))
         forest = LabelForest.from_branches(trees)
         counts = np.array(data.draw(st.lists(st.integers(0, 5), min_size=n_labels, max_size=n_labels)))
-        seen = Outline(forest, counts)
+        seen = Outline(forest, counts, LabelIndex(n_labels=len(counts)))
         starts = forest.level_starts.tolist()
         for first, last in pairwise(starts):
             members = forest.members(n_labels, first, last).toarray().astype(bool)
@@ -309,7 +310,7 @@ class TestPage:
         wide = Branches(parents, holders, np.arange(n_labels))
         forest = LabelForest.from_branches([*trees_of_two(), wide])
         names = [*NAMES[:7], *(f"label {number}" for number in range(7, n_labels))]
-        text = page(Outline(forest, np.arange(n_labels)[::-1], names), "wide")
+        text = page(Outline(forest, np.arange(n_labels)[::-1], LabelIndex(names)), "wide")
         path = tmp_path / "page.html"
         path.write_text(text.replace("</body>", f"<script>{DRIVER}</script></body>"))
         command = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--dump-dom"]

@@ -10,7 +10,7 @@ import typer
 from longtail.cli.arguments import parse_numbers
 from longtail.cli.console import guarded, note, output, output_json, step
 from longtail.cli.loading import models_and_rows, note_trained_on
-from longtail.cli.options import AsJson, NewModel
+from longtail.cli.options import FORMATS, AsJson, NewModel
 from longtail.errors import InputError, ParameterError
 
 if TYPE_CHECKING:
@@ -29,10 +29,7 @@ def blend(
     on: Annotated[
         str,
         typer.Option(
-            "--on",
-            metavar="DEV",
-            help="Labelled rows that no model was trained on: a file or the name of a data set.",
-            show_default=False,
+            "--on", metavar="DEV", help=f"Labelled rows that no model was trained on: {FORMATS}.", show_default=False
         ),
     ],
     out: NewModel,

@@ -38,7 +38,8 @@ def prepare(
 
 def _set_label_data(plan: TextLearner, dataset: Dataset, tree: Path | None, label_texts: str | None) -> None:
     """Give the learner the label tree and the label texts of the options."""
-    tree_at = next((path for path, part in plan.parts() if "tree" in part.get_params(deep=False)), None)
+    parts = dict(plan.parts())
+    tree_at = next((path for path, part in parts.items() if "tree" in part.get_params(deep=False)), None)
     texts_at = label_texts_of(plan)
     if label_texts is None and texts_at is not None and dataset.label_names is not None:
         label_texts = "names"
@@ -57,9 +58,9 @@ def _set_label_data(plan: TextLearner, dataset: Dataset, tree: Path | None, labe
             what = "is for recipes of label trees, and for xgrank and its forms"
             raise ParameterError("--label-texts", label_texts, what)
         found[texts_at or f"{tree_at}representation"] = _label_texts(label_texts, dataset)
-    if found:
-        plan.set_params(**found)
-        plan._check_parameters()
+    plan.set_params(**found)
+    for name in found:  # compose has checked all the others
+        parts[name.rpartition("__")[0] + "__"]._check_parameters()
 
 
 def _label_texts(source: str, dataset: Dataset) -> list[str]:

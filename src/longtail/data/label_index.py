@@ -108,23 +108,29 @@ class LabelIndex:
             raise ParameterError(parameter, label, f"must be {what} from 0 to {len(self) - 1}{close}")
         return found
 
-    def ids_of(self, labels: Iterable[Any] | None, parameter: str = "labels", *, hint: bool = True) -> Int64 | None:
-        """Return the ids of labels given by name or id, in any iterable; None for None.
+    def ids_of(self, labels: Iterable[Any], parameter: str = "labels", *, hint: bool = True) -> Int32:
+        """Return the ids of labels given by name or id, in any iterable.
 
         Examples
         --------
         >>> LabelIndex(["ship", "tree"]).ids_of({"tree"})
-        array([1])
+        array([1], dtype=int32)
         """
-        if labels is None:
-            return None
+        if (
+            isinstance(labels, np.ndarray)
+            and labels.ndim == 1
+            and labels.dtype.kind in "iu"
+            and labels.size > 0
+            and (labels.min() >= 0 and labels.max() < len(self))
+        ):  # fast for many ids
+            return np.asarray(labels, np.int32)
         if isinstance(labels, str | bytes) or not isinstance(labels, Iterable):
             raise ParameterError(parameter, labels, "must be a list of labels")
         ids = []
         for place, label in enumerate(labels.tolist() if isinstance(labels, np.ndarray) else labels):
             found = self._find(label)
             ids.append(self.id_of(label, f"{parameter}[{place}]", hint=hint) if found is None else found)
-        return np.array(ids, np.int64)
+        return np.array(ids, np.int32)
 
     def shown(self, label: int) -> str:
         """Return what to call a label where people read it: its name, or its id as text."""

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import NotFittedError
 
-from longtail.config import own_jobs
+from longtail.config import WithJobs
 from longtail.data.sparse import canonical_rows
 from longtail.errors import ModelError, ParameterError
 from longtail.features.pretrained import check_length, encoder_like, load_encoder, longest_of
@@ -29,7 +29,7 @@ _AT_ONCE = 32  # texts
 _CACHED_FROM = 256  # texts
 
 
-class TextEmbedding(TextInput, BaseEstimator):
+class TextEmbedding(TextInput, WithJobs, BaseEstimator):
     """Turn texts into vectors of length 1: the mean last hidden state of a pretrained encoder.
 
     Vectors of many texts are cached on disk under a hash of the texts and the encoder.
@@ -62,6 +62,7 @@ class TextEmbedding(TextInput, BaseEstimator):
     """
 
     _stored: ClassVar[tuple[str, ...]] = ("tokens_", "config_", "tensors_")
+    _working: ClassVar[frozenset[str]] = frozenset({"_embedded"})
 
     tokens_: Tokens
     config_: str
@@ -120,7 +121,7 @@ class TextEmbedding(TextInput, BaseEstimator):
             lengths_of = np.linalg.norm(means, axis=1, keepdims=True)
             found[chosen] = means / np.maximum(lengths_of, 1e-12)
 
-        with one_torch_thread(), own_jobs(self.n_jobs):
+        with one_torch_thread():
             in_chunks(some, len(texts), _AT_ONCE, "embedding texts")
         return found
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, ClassVar, NamedTuple, Self
@@ -84,7 +84,7 @@ class Learner(Validated, NestedMixin, PredictionMixin, WithJobs, BaseEstimator):
     _log_odds_slope: float | None = None  # scores times this are log-odds; None where they are 0 or above
     _working: ClassVar[frozenset[str]] = frozenset(
         {"_fit", "_fit_augmented", "_topk", "_weighted_topk", "_weighted_topks", "_explain", "_estimate"}
-        | {"_grown", "add_labels", "add_trees", "leaves"}
+        | {"_grown", "add_labels", "add_trees", "embed", "leaves", "predict_weighted_topk"}
     )
     _data_propensity: Propensity | None = None  # that of the data; a model sets it
 
@@ -443,13 +443,7 @@ class Learner(Validated, NestedMixin, PredictionMixin, WithJobs, BaseEstimator):
         return allowed
 
     def _label_ids(self, name: str, ids: Any) -> Int32:
-        if isinstance(ids, Iterable) and not isinstance(ids, str | bytes | np.ndarray):
-            ids = list(ids)
-        is_array = isinstance(ids, np.ndarray) and ids.ndim == 1 and ids.dtype.kind in "iu" and ids.size > 0
-        if is_array and ids.min() >= 0 and ids.max() < self.n_labels_:
-            return np.asarray(ids, np.int32)
-        found = LabelIndex(n_labels=self.n_labels_).ids_of(ids, name)
-        return np.empty(0, np.int32) if found is None else found.astype(np.int32)
+        return LabelIndex(n_labels=self.n_labels_).ids_of(ids, name)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -58,9 +58,16 @@ class NestedMixin:
                 yield from ((path, part) for path, part in nested if isinstance(part, NestedMixin))
 
     def _with_nested(self, change: Callable[[Any], Any]) -> Self:
-        """Return a copy in which every fitted learner nested directly is replaced by ``change(learner)``."""
-        made = copy.copy(self)
+        """Return a copy in which every fitted learner nested directly is ``change(learner)``; self if none changed."""
+        changed: dict[str, Any] = {}
         for name in {path.partition(".")[0] for path, _ in self._nested(fitted=True)}:
             held = getattr(self, name)
-            setattr(made, name, list(map(change, held)) if isinstance(held, list) else change(held))
+            old = held if isinstance(held, list) else [held]
+            new = [change(part) for part in old]
+            if any(one is not other for one, other in zip(old, new, strict=True)):
+                changed[name] = new if isinstance(held, list) else new[0]
+        if not changed:
+            return self
+        made = copy.copy(self)
+        vars(made).update(changed)
         return made

@@ -105,12 +105,12 @@ def shorten(text: str, longest: int = _LONGEST_TEXT) -> str:
     return (words + " …") if len(words) > longest // 2 else cut + "…"
 
 
-def label_name(names: Sequence[str] | None, label: int) -> str:
-    """Return the name of a label for a page: shortened, or its id where it has none.
+def shorten_name(name: str) -> str:
+    """Return the name of a label for a page, shortened; quoted if nothing of it can be printed.
 
     Examples
     --------
-    >>> label_name(["red\\nships"], 0), label_name(None, 7)
-    ('red ships', 'label 7')
+    >>> shorten_name("red\\nships"), shorten_name("")
+    ('red ships', "''")
     """
-    return (shorten(names[label], _LONGEST_NAME) if names is not None else "") or f"label {label}"
+    return shorten(name, _LONGEST_NAME) or ascii(name)

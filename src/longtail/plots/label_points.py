@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 from longtail.kernels.types import Float32, Float64, Int64
 from longtail.metrics import frequency_bins
-from longtail.plots.formats import label_name
+from longtail.plots.formats import shorten_name
 
 Embeddings = Float32
 
@@ -64,7 +64,7 @@ class LabelMap:
 
 
 def map_labels(
-    embeddings: Embeddings, label_counts: Int64, Y: sp.csr_array | None = None, label_names: Sequence[str] | None = None
+    embeddings: Embeddings, label_counts: Int64, Y: sp.csr_array | None = None, shown: Callable[[int], str] = str
 ) -> LabelMap | None:
     """Lay out the most frequent labels and a sample of the others by their embeddings; None for fewer than ten.
 
@@ -76,39 +76,40 @@ def map_labels(
         Training rows.
     Y : csr_array, optional
         Recorded labels of test rows; it may have more labels than the model.
-    label_names : sequence of str, optional
+    shown : callable
+        What to call a label, by id, such as `LabelIndex.shown`.
 
     Examples
     --------
     >>> angles = np.linspace(0, 3, 12)
     >>> found = map_labels(np.column_stack([np.cos(angles), np.sin(angles)]), np.arange(12, 0, -1))
     >>> found.names[0], found.positions.shape, found.nearest[0].other
-    ('label 0', (12, 2), 'label 1')
+    ('0', (12, 2), '1')
     """
     known = np.flatnonzero(embeddings.any(axis=1))
-    shown, n_frequent = _shown(known, label_counts)
-    vectors = np.asarray(embeddings[shown], np.float64)
+    chosen, n_frequent = _chosen(known, label_counts)
+    vectors = np.asarray(embeddings[chosen], np.float64)
     if len(np.unique(vectors, axis=0)) < LEAST:
         return None
     products = vectors @ vectors.T
     np.fill_diagonal(products, -np.inf)
     positions = _positions(vectors)
-    names = tuple(label_name(label_names, label) for label in shown.tolist())
+    names = tuple(shorten_name(shown(label)) for label in chosen.tolist())
     return LabelMap(
         names=names,
-        counts=label_counts[shown],
-        bins=frequency_bins(label_counts)[0][shown],
+        counts=label_counts[chosen],
+        bins=frequency_bins(label_counts)[0][chosen],
         positions=positions,
         n_embedded=len(known),
         n_frequent=n_frequent,
         kept=_kept(products, positions),
-        company=None if Y is None else _company(Y, shown, products),
+        company=None if Y is None else _company(Y, chosen, products),
         pairs=_pairs(products, names),
-        nearest=_nearest(embeddings, known, shown[:_LISTED], label_names),
+        nearest=_nearest(embeddings, known, chosen[:_LISTED], shown),
     )
 
 
-def _shown(known: Int64, label_counts: Int64) -> tuple[Int64, int]:
+def _chosen(known: Int64, label_counts: Int64) -> tuple[Int64, int]:
     """Return the labels of the map, the most frequent first, and how many of them are not sampled."""
     order = known[np.argsort(-label_counts[known], kind="stable")]
     others = order[_FREQUENT:]
@@ -134,15 +135,15 @@ def _kept(products: Float64, positions: Float64) -> float:
     return float((close == products.argmax(axis=1)[:, None]).any(axis=1).mean())
 
 
-def _company(Y: sp.csr_array, shown: Int64, products: Float64) -> Company | None:
-    recorded = Y[:, shown].astype(np.int64)
+def _company(Y: sp.csr_array, chosen: Int64, products: Float64) -> Company | None:
+    recorded = Y[:, chosen].astype(np.int64)
     together = (recorded.T @ recorded).toarray() > 0
     present = np.flatnonzero(together.diagonal())
     if not len(present):
         return None
     np.fill_diagonal(together, False)
     nearest = together[present, products.argmax(axis=1)[present]]
-    return Company(len(present), float(nearest.mean()), float(together[present].sum(axis=1).mean() / (len(shown) - 1)))
+    return Company(len(present), float(nearest.mean()), float(together[present].sum(axis=1).mean() / (len(chosen) - 1)))
 
 
 def _pairs(products: Float64, names: Sequence[str]) -> tuple[LabelPair, ...]:
@@ -154,14 +155,12 @@ def _pairs(products: Float64, names: Sequence[str]) -> tuple[LabelPair, ...]:
     )
 
 
-def _nearest(
-    embeddings: Embeddings, known: Int64, labels: Int64, label_names: Sequence[str] | None
-) -> tuple[LabelPair, ...]:
+def _nearest(embeddings: Embeddings, known: Int64, labels: Int64, shown: Callable[[int], str]) -> tuple[LabelPair, ...]:
     products = np.full((len(labels), len(embeddings)), -np.inf)
     products[:, known] = (embeddings[labels] @ embeddings.T)[:, known]
     products[np.arange(len(labels)), labels] = -np.inf
     best = products.argmax(axis=1)
     return tuple(
-        LabelPair(label_name(label_names, label), label_name(label_names, other), float(product))
+        LabelPair(shorten_name(shown(label)), shorten_name(shown(other)), float(product))
         for label, other, product in zip(labels.tolist(), best.tolist(), products.max(axis=1).tolist(), strict=True)
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 from longtail.kernels.types import Flags, Float64, Int64
 from longtail.metrics import LabelScores
-from longtail.plots.formats import label_name, shorten
+from longtail.plots.formats import shorten, shorten_name
 from longtail.topk import TopK
 
 _ENOUGH_LABELS = 20
@@ -74,7 +74,7 @@ def find_examples(
     *,
     inverse_propensity: Float64,
     label_counts: Int64,
-    label_names: Sequence[str] | None = None,
+    shown: Callable[[int], str] = str,
     texts: Sequence[str] | None = None,
     documents: int = 3,
     labels: int = 8,
@@ -95,7 +95,9 @@ def find_examples(
     scores : LabelScores
         Results by label; its k is the cutoff.
     inverse_propensity, label_counts : array, shape (n_labels,)
-    label_names, texts : sequence of str, optional
+    shown : callable
+        What to call a label, by id, such as `LabelIndex.shown`.
+    texts : sequence of str, optional
     documents, labels : int
         Number of each kind.
     """
@@ -106,7 +108,7 @@ def find_examples(
     rows = np.flatnonzero(ideal > 0)
     share = gains[rows] / ideal[rows]
     first = np.where(np.isfinite(top.scores[rows, 0]), top.scores[rows, 0], -np.inf)
-    namer = _Namer(label_names, label_counts)
+    namer = _Namer(shown, label_counts)
 
     def describe(row: int) -> Document:
         true = Y.indices[Y.indptr[row] : Y.indptr[row + 1]]
@@ -145,17 +147,17 @@ def _best_gains(Y: sp.csr_array, inverse_propensity: Float64, k: int) -> Float64
 
 
 class _Namer:
-    def __init__(self, names: Sequence[str] | None, counts: Int64) -> None:
-        self._names, self._counts = names, counts
+    def __init__(self, shown: Callable[[int], str], counts: Int64) -> None:
+        self._shown, self._counts = shown, counts
 
     def label(self, label: int, recorded: bool, predicted: bool, score: float | None = None) -> NamedLabel:
         return NamedLabel(
-            label_name(self._names, label), int(self._counts[label]), bool(recorded), bool(predicted), score
+            shorten_name(self._shown(label)), int(self._counts[label]), bool(recorded), bool(predicted), score
         )
 
     def result(self, label: int, scores: LabelScores) -> LabelResult:
         numbers = (int(values[label]) for values in (self._counts, scores.true, scores.hits, scores.predicted))
-        return LabelResult(label_name(self._names, label), *numbers)
+        return LabelResult(shorten_name(self._shown(label)), *numbers)
 
 
 def _unlike(ordered: Iterable[int], Y: sp.csr_array, wanted: int, excluding: Sequence[int] = ()) -> list[int]:

@@ -11,6 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from longtail.data import Dataset
+from longtail.data.label_index import LabelIndex
 from longtail.errors import InputError, ParameterError
 from longtail.kernels.types import Flags, Float64, Int64
 from longtail.metrics import (
@@ -294,6 +295,7 @@ def _results(
     labels = evaluator.per_label(KS[-1])
     norms, embeddings = label_norms(model.learner), model.label_embeddings
     names = model.labels.extended(dataset.label_names).names or dataset.label_names
+    shown = LabelIndex(names, Y.shape[1]).shown
     recorded = _recorded(top, Y)
     scores = score_curve(top.scores, recorded)
     calibrated = top if model.calibration is None else model.calibration.probabilities(top)
@@ -322,10 +324,10 @@ def _results(
         calibration_error=None if probable is None else calibration_error(probable, Y, KS[-1]),
         norms=None if norms is None else by_count(norms, model.label_counts),
         has_embeddings=embeddings is not None,
-        label_map=None if embeddings is None else map_labels(embeddings, model.label_counts, Y, names),
+        label_map=None if embeddings is None else map_labels(embeddings, model.label_counts, Y, shown),
         examples=find_examples(
             top, Y, recorded, labels,
-            inverse_propensity=inverse, label_counts=counts, label_names=names, texts=dataset.texts,
+            inverse_propensity=inverse, label_counts=counts, shown=shown, texts=dataset.texts,
         ),
     )  # fmt: skip
 

@@ -188,7 +188,7 @@ class Diagnosis:
         }
 
 
-def diagnose(learner: Learner, X: Any, Y: Any, *, k: int = 5, tail: float | None = None) -> Diagnosis:
+def diagnose(learner: Learner, X: Any, y: Any, *, k: int = 5, tail: float | None = None) -> Diagnosis:
     """Measure which labels a learner predicts, and the norms of their classifiers.
 
     A learner suppresses the tail if rare labels have a smaller share of its predictions than of the true labels. One
@@ -199,7 +199,7 @@ def diagnose(learner: Learner, X: Any, Y: Any, *, k: int = 5, tail: float | None
     ----------
     learner : Learner
         Fitted.
-    X, Y : matrices
+    X, y : matrices
         Held-out rows and their labels.
     k : int
         Cutoff: the first k labels count as predicted.
@@ -223,7 +223,7 @@ def diagnose(learner: Learner, X: Any, Y: Any, *, k: int = 5, tail: float | None
     [('head', 60, 75), ('torso', 40, 25), ('tail', 0, 0)]
     """
     top = learner.predict_topk(X, checked_k(k), tail=tail)
-    return Diagnosis.of(top, Y, learner.label_counts_, label_norms(learner))
+    return Diagnosis.of(top, y, learner.label_counts_, label_norms(learner))
 
 
 def _shares(counts: Int64, n_true: Int64, n_predicted: Int64, bins: Binning) -> tuple[BinShare, ...]:

@@ -21,7 +21,7 @@ from longtail.learners.base import Allowed, Factors
 from longtail.learners.composite import GrowsLabels, MetaLearner, probability_threshold, unit_scores
 from longtail.learners.prediction import checked_k
 from longtail.learners.updates import UpdateBatch
-from longtail.metrics import evaluate
+from longtail.metrics import Evaluator
 from longtail.propensity import Propensity
 from longtail.runtime.progress import progress_bar, show_progress
 from longtail.topk import TopK
@@ -40,14 +40,14 @@ class DialPoint(NamedTuple):
     psp_at_k: float
 
 
-def dial_curve(learner: Learner, X: Any, Y: Any, *, tails: Sequence[float] = TAILS, k: int = 5) -> list[DialPoint]:
+def dial_curve(learner: Learner, X: Any, y: Any, *, tails: Sequence[float] = TAILS, k: int = 5) -> list[DialPoint]:
     """Evaluate positions of the dial on held-out rows.
 
     Parameters
     ----------
     learner : Learner
         Fitted.
-    X, Y : matrices
+    X, y : matrices
         Held-out rows and their labels.
     tails : sequence of float
         Positions, each from 0 to 1.
@@ -79,7 +79,7 @@ def dial_curve(learner: Learner, X: Any, Y: Any, *, tails: Sequence[float] = TAI
                 rankings.append(learner.predict_topk(X, at, tail=tail))
             advance(1)
     for tail, top in zip(tails, rankings, strict=True):
-        found = evaluate(top, Y, inverse_propensity=inverse, ks=(1, at))
+        found = Evaluator(len(inverse), inverse_propensity=inverse, ks=(1, at)).update(top, y).scores()
         curve.append(DialPoint(float(tail), found["P@1"], found[f"P@{at}"], found["PSP@1"], found[f"PSP@{at}"]))
     return curve
 

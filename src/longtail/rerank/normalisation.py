@@ -66,20 +66,17 @@ def normalised(learner: Learner, power: float = 1.0, *, bias: BiasChoice = "scal
 def _normalised(learner: Any, median: float | None, power: float, bias: BiasChoice) -> Any:
     """Return a normalised copy, or the learner itself if it has no linear weights."""
     check_is_fitted(learner, "n_labels_")
-    made = copy(learner)
     if median is None and isinstance(learner, OneVsRest | LabelTree | TAug):
         median = _median_norm(learner)
     if median is not None and isinstance(learner, OneVsRest):
+        made = copy(learner)
         made.weights_ = _normalised_blocks(learner, median, power, bias)
         return made
     if median is not None and isinstance(learner, LabelTree):
+        made = copy(learner)
         made.weights_ = _normalised_chunks(learner, median, power, bias)
         return made
-    parts = [part for _, part in learner._nested(fitted=True)]
-    changed = {id(part): _normalised(part, median, power, bias) for part in parts}
-    if all(changed[id(part)] is part for part in parts):
-        return learner
-    return learner._with_nested(lambda part: changed[id(part)])
+    return learner._with_nested(lambda part: _normalised(part, median, power, bias))
 
 
 def _median_norm(learner: Learner) -> float:

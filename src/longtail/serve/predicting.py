@@ -52,7 +52,10 @@ class Predictor:
             served, request, rows = await self._reading.run(self._read, body, end=end)
         k = min(request.k, max(1, served.model.n_labels))
         labels = served.model.labels
-        only, exclude = (labels.ids_of(getattr(request, name), name, hint=False) for name in ("only", "exclude"))
+        only, exclude = (
+            None if given is None else labels.ids_of(given, name, hint=False)
+            for name, given in (("only", request.only), ("exclude", request.exclude))
+        )
         key: Hashable = (served, k, request.tail, request.min_score, request.names, request.explain)
         if only is not None or exclude is not None:
             key = (served, object())

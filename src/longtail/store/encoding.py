@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from longtail.config import without_run_settings
+from longtail.config import WithJobs
 from longtail.data.hierarchy import Hierarchy
 from longtail.errors import ModelError
 from longtail.runtime.tensors import Tensors
@@ -141,9 +141,7 @@ def _decode_sparse(value: dict[str, Any], files: FileReader) -> Any:
 def _encode_object(value: Any, name: str, files: FileWriter) -> dict[str, Any]:
     cls = type(value)
     encoded: dict[str, Any] = {"object": name_of(cls)}
-    encoded["params"] = {
-        key: encode(item, f"{name}.{key}", files) for key, item in without_run_settings(_params_of(value)).items()
-    }
+    encoded["params"] = {key: encode(item, f"{name}.{key}", files) for key, item in _params_of(value).items()}
     state = {key: getattr(value, key) for key in stored_attributes(cls) if hasattr(value, key)}
     if state:
         encoded["state"] = {key: encode(item, f"{name}.{key}", files) for key, item in state.items()}
@@ -151,6 +149,8 @@ def _encode_object(value: Any, name: str, files: FileWriter) -> dict[str, Any]:
 
 
 def _params_of(value: Any) -> dict[str, Any]:
+    if isinstance(value, WithJobs):
+        return value._model_params()
     return dict(vars(value)) if isinstance(value, Hierarchy) else value.get_params(deep=False)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from os import PathLike
@@ -20,7 +20,7 @@ from longtail.data.dataset import Dataset
 from longtail.data.label_index import LabelIndex
 from longtail.data.sparse import as_indicator, with_columns
 from longtail.errors import InputError, ModelError, ParameterError
-from longtail.kernels.types import Float32, Float64, Int64
+from longtail.kernels.types import Float32, Float64, Int32, Int64
 from longtail.learners import Calibration, Explanation, Learner
 from longtail.learners.calibration import Bins, Method
 from longtail.learners.prediction import checked_k
@@ -237,7 +237,7 @@ class Model:
         rows = [row] if isinstance(row, str) else row
         ids = self._ids("labels", labels)
         if ids is not None and self.label_names is not None:
-            for label in self.learner._label_ids("labels", ids):
+            for label in ids:
                 if self.label_counts[label] == 0:
                     raise InputError(
                         f"Label {self.label_names[label]!r} has no training row, so there is no score to explain."
@@ -430,16 +430,8 @@ class Model:
         how = {"tail": tail, "only": self._ids("only", only), "exclude": self._ids("exclude", exclude)}
         return how, self.calibration if probabilities else None
 
-    def _ids(self, name: str, labels: Any) -> Any:
-        """Return labels as ids if any is given by name; the learner checks ids itself."""
-        if isinstance(labels, Iterable) and not isinstance(labels, str | np.ndarray):
-            labels = list(labels)
-        has_names = isinstance(labels, str) or (
-            self.label_names is not None
-            and isinstance(labels, Iterable)
-            and any(isinstance(label, str) for label in labels)
-        )
-        return self.labels.ids_of(labels, name) if has_names else labels
+    def _ids(self, name: str, labels: Any) -> Int32 | None:
+        return None if labels is None else self.labels.ids_of(labels, name)
 
 
 def _check_dataset(name: str, given: Any) -> None:

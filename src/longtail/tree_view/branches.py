@@ -19,9 +19,10 @@ class Branch:
     Examples
     --------
     >>> import numpy as np
+    >>> from longtail.data.label_index import LabelIndex
     >>> from longtail.learners.label_trees.forest import Branches, LabelForest
     >>> forest = LabelForest.from_branches([Branches([-1, 0, 0], [1, 1, 2], [0, 2, 1])])
-    >>> top_of(Outline(forest, np.array([5, 9, 7])), 1)
+    >>> top_of(Outline(forest, np.array([5, 9, 7]), LabelIndex(n_labels=3)), 1)
     Branch(node=1, labels=[2, 0], children=[], labels_left_out=0, children_left_out=0)
     """
 
@@ -50,9 +51,10 @@ def top_of(
     Examples
     --------
     >>> import numpy as np
+    >>> from longtail.data.label_index import LabelIndex
     >>> from longtail.learners.label_trees.forest import Branches, LabelForest
     >>> forest = LabelForest.from_branches([Branches([-1, 0, 0], [1, 1, 2], [0, 2, 1])])
-    >>> seen = Outline(forest, np.array([5, 9, 7]))
+    >>> seen = Outline(forest, np.array([5, 9, 7]), LabelIndex(n_labels=3))
     >>> top_of(seen, 0, depth=0).children_left_out
     2
     >>> [(child.labels, child.labels_left_out) for child in top_of(seen, 0, labels=1).children]
@@ -75,9 +77,11 @@ def leading_to(seen: Outline, root: int, labels: Iterable[int]) -> Branch | None
     Examples
     --------
     >>> import numpy as np
+    >>> from longtail.data.label_index import LabelIndex
     >>> from longtail.learners.label_trees.forest import Branches, LabelForest
     >>> forest = LabelForest.from_branches([Branches([-1, 0, 0], [1, 1, 2], [0, 2, 1])])
-    >>> [child.labels for child in leading_to(Outline(forest, np.array([5, 9, 7])), 0, [2]).children]
+    >>> seen = Outline(forest, np.array([5, 9, 7]), LabelIndex(n_labels=3))
+    >>> [child.labels for child in leading_to(seen, 0, [2]).children]
     [[2]]
     """
     found: dict[int, list[int]] = {}
@@ -116,9 +120,10 @@ def as_json(seen: Outline, branch: Branch, *, _depth: int = 0) -> dict[str, Any]
     Examples
     --------
     >>> import numpy as np
+    >>> from longtail.data.label_index import LabelIndex
     >>> from longtail.learners.label_trees.forest import Branches, LabelForest
     >>> forest = LabelForest.from_branches([Branches([-1, 0, 0], [1, 1, 2], [0, 2, 1])])
-    >>> seen = Outline(forest, np.array([5, 9, 7]), ["car", "bus", "ship"])
+    >>> seen = Outline(forest, np.array([5, 9, 7]), LabelIndex(["car", "bus", "ship"]))
     >>> as_json(seen, top_of(seen, 2))["labels"]
     [{'label': 1, 'name': 'bus', 'training_rows': 9}]
     """

@@ -31,9 +31,10 @@ def dot(seen: Outline, branches: Iterable[Branch], *, rest: bool = True) -> str:
     --------
     >>> import numpy as np
     >>> from longtail.tree_view import top_of
+    >>> from longtail.data.label_index import LabelIndex
     >>> from longtail.learners.label_trees.forest import Branches, LabelForest
     >>> forest = LabelForest.from_branches([Branches([-1, 0], [1, 1], [0, 1])])
-    >>> seen = Outline(forest, np.array([5, 9]), ["car", "bus"])
+    >>> seen = Outline(forest, np.array([5, 9]), LabelIndex(["car", "bus"]))
     >>> print(dot(seen, [top_of(seen, 0)]).splitlines()[-5])
       n0 -> n1;
     """

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from longtail.data.label_index import LabelIndex
 from longtail.errors import InputError
 from longtail.kernels.types import Int32, Int64
 from longtail.learners.label_trees.forest import LabelForest
@@ -74,7 +75,7 @@ class Outline:
     --------
     >>> from longtail.learners.label_trees.forest import Branches
     >>> forest = LabelForest.from_branches([Branches([-1, 0, 0], [1, 1, 2], [0, 2, 1])])
-    >>> seen = Outline(forest, np.array([5, 9, 7]), ["car", "bus", "ship"])
+    >>> seen = Outline(forest, np.array([5, 9, 7]), LabelIndex(["car", "bus", "ship"]))
     >>> seen.name(1), int(seen.sizes[1]), int(seen.recorded[1])
     ('ship · car', 2, 12)
     >>> print(seen.summary)
@@ -83,7 +84,7 @@ class Outline:
 
     forest: LabelForest
     label_counts: Int64  # training rows per label
-    label_names: list[str] | None = None  # ids are shown where there are none
+    index: LabelIndex
 
     @property
     def sizes(self) -> Int64:
@@ -135,8 +136,7 @@ class Outline:
 
     def label_name(self, label: int) -> str:
         """Return the name of a label, or its id; invalid characters are replaced."""
-        name = str(label) if self.label_names is None else self.label_names[label]
-        return name.encode("utf-8", "replace").decode()
+        return self.index.shown(label).encode("utf-8", "replace").decode()
 
     def leaders(self, node: int) -> list[str]:
         """Return the names of the most frequent labels below a node, up to three."""
@@ -207,7 +207,7 @@ def outline(model: Model) -> Outline:
     for _, learner in model.learner.parts(fitted=True):
         forest = getattr(learner, "forest_", None)
         if isinstance(forest, LabelForest):
-            return Outline(forest, np.asarray(learner.label_counts_), model.label_names)
+            return Outline(forest, np.asarray(learner.label_counts_), model.labels)
     raise InputError(
         f"{type(learner).__name__} has no label tree to show: give a model of LabelTree, such as one of the recipe "
         "longtail-tree."

@@ -39,9 +39,10 @@ def page(
 
     Examples
     --------
+    >>> from longtail.data.label_index import LabelIndex
     >>> from longtail.learners.label_trees.forest import Branches, LabelForest
     >>> forest = LabelForest.from_branches([Branches([-1, 0], [1, 1], [0, 1])])
-    >>> page(Outline(forest, np.array([5, 9]), ["car", "bus"]), "toy").startswith("<!doctype html>")
+    >>> page(Outline(forest, np.array([5, 9]), LabelIndex(["car", "bus"])), "toy").startswith("<!doctype html>")
     True
     """
     from markupsafe import Markup
@@ -68,9 +69,10 @@ def contents(seen: Outline, begins: Sequence[int], labels: Sequence[int] = ()) -
 
     Examples
     --------
+    >>> from longtail.data.label_index import LabelIndex
     >>> from longtail.learners.label_trees.forest import Branches, LabelForest
     >>> forest = LabelForest.from_branches([Branches([-1, 0, 0], [1, 1, 2], [0, 2, 1])])
-    >>> found = contents(Outline(forest, np.array([5, 9, 7]), ["car", "bus", "ship"]), [0])
+    >>> found = contents(Outline(forest, np.array([5, 9, 7]), LabelIndex(["car", "bus", "ship"])), [0])
     >>> found["names"], found["labels"]
     (['bus', 'ship', 'car'], [1, 2, 0])
     """

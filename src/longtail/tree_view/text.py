@@ -63,9 +63,10 @@ def lines(
     --------
     >>> import numpy as np
     >>> from longtail.tree_view import top_of
+    >>> from longtail.data.label_index import LabelIndex
     >>> from longtail.learners.label_trees.forest import Branches, LabelForest
     >>> forest = LabelForest.from_branches([Branches([-1, 0, 0], [1, 1, 2], [0, 2, 1])])
-    >>> seen = Outline(forest, np.array([5, 9, 7]), ["car", "bus", "ship"])
+    >>> seen = Outline(forest, np.array([5, 9, 7]), LabelIndex(["car", "bus", "ship"]))
     >>> print(*lines(seen, top_of(seen, 0, labels=1)), sep="\n")
     node 0: bus · ship · car (3 labels, recorded 21 times)
     ├── node 1: ship · car (2 labels, recorded 12 times)

@@ -10,7 +10,7 @@ from typing import ClassVar, Literal, get_args
 import numpy as np
 import scipy.sparse as sp
 
-from longtail.config import thread_count, without_run_settings
+from longtail.config import thread_count
 from longtail.kernels.arrays import unit_rows
 from longtail.kernels.augmentation import Augmentation, with_copies
 from longtail.learners.cost import TrainingCost
@@ -244,7 +244,7 @@ class EmbeddingClassifier(EmbeddingRanker):
         costs = get_weighting(self.weighting)._costs(self.label_counts_, self.n_rows_).rescaled().positive
         model = TrainableEmbedding(self._scaled(trained), labels, costs, self)
         arrays = (X.indptr, X.indices, X.data, Y.indptr, Y.indices, costs)
-        params = {name: value for name, value in without_run_settings(self.get_params()).items() if name != "weighting"}
+        params = {name: value for name, value in self._model_params().items() if name != "weighting"}
         described = (params, X.shape, Y.shape, augmentation)
 
         def evaluate_weights(weights: Weights) -> float:

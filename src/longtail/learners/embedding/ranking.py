@@ -11,7 +11,8 @@ import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
 from longtail.config import thread_count
-from longtail.errors import InputError, ModelError, ParameterError
+from longtail.data.label_index import LabelIndex
+from longtail.errors import InputError, ModelError
 from longtail.kernels.types import Flags, Float32, Int32, UInt8
 from longtail.learners.base import Learner
 from longtail.learners.embedding.mapping import embed_rows, linear_parts
@@ -80,7 +81,7 @@ class EmbeddingRanker(Learner):
         def part(first: int, last: int) -> None:
             found[first:last] = embed_rows(rows, self.weights_, self.biases_, self.activation, first, last)
 
-        with one_blas_thread(), self._run_settings():
+        with one_blas_thread():
             in_chunks(part, rows.shape[0], _ROWS_AT_ONCE, "embedding rows")
         return found
 
@@ -88,9 +89,7 @@ class EmbeddingRanker(Learner):
         """Return the labels nearest to a label, with the inner products of embeddings, nearest first."""
         check_is_fitted(self, "n_labels_")
         count = min(checked_k(k), max(self.n_labels_, 1))
-        if isinstance(label, bool) or not isinstance(label, int | np.integer) or not 0 <= label < self.n_labels_:
-            raise ParameterError("label", label, f"must be a label id from 0 to {self.n_labels_ - 1}")
-        chosen = int(label)
+        chosen = LabelIndex(n_labels=self.n_labels_).id_of(label)
         if self.label_counts_[chosen] == 0:
             raise InputError(f"Label {label} has no training row, so it has no embedding.")
         allowed = np.ones(self.n_labels_, np.bool_)

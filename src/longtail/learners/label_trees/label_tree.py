@@ -259,8 +259,7 @@ class LabelTree(Learner):
         check_is_fitted(self, "n_labels_")
         rows = self._check_rows(X)
         weights = numbers_per_label("label_weights", label_weights, _LABEL_WEIGHT, self.n_labels_)
-        with self._run_settings():
-            return self._search.best_first(rows, self._scales(rows), checked_k(k), weights, weights > 0)[0]
+        return self._search.best_first(rows, self._scales(rows), checked_k(k), weights, weights > 0)[0]
 
     def add_labels(self, X: Any, y: Any) -> Self:
         """Insert new labels into the tree; the classifiers of the others do not change by a bit.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, get_args
 import numpy as np
 import scipy.sparse as sp
 
-from longtail.config import thread_count, without_run_settings
+from longtail.config import thread_count
 from longtail.errors import InputError, ParameterError
 from longtail.kernels.augmentation import Augmentation, with_copies
 from longtail.kernels.types import Array
@@ -363,8 +363,7 @@ class NeuralClassifier(NeuralRanker):
                 model.load_weights(now)
 
         described_apart = ("encoder", "head", "label_texts", "weighting")
-        own = without_run_settings(self.get_params(deep=False))
-        params = {name: value for name, value in own.items() if name not in described_apart}
+        params = {name: value for name, value in self._model_params().items() if name not in described_apart}
         parts = [sorted(part.get_params().items()) for part in self._parts()]
         initial = (_numpy(part) for part in (*network.parameters(), *network.buffers()))
         tokens, Y = train.tokens, train.Y

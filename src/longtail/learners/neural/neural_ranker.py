@@ -102,8 +102,7 @@ class NeuralRanker(Learner):
         from longtail.learners.neural.ranking import vectors
 
         check_is_fitted(self, "n_labels_")
-        with self._run_settings():
-            return vectors(self._stack().networks[-1], TokenRows(self._check_rows(X)))
+        return vectors(self._stack().networks[-1], TokenRows(self._check_rows(X)))
 
     def _points(self, X: sp.csr_array) -> sp.csr_array:
         """Return the vectors of the texts with norm 1."""
