@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from longtail.cli.console import counted, guarded, note, output, output_json, step
+from longtail.cli.console import guarded, note, output, output_json, step
 from longtail.cli.loading import model_and_rows, note_trained_on
 from longtail.cli.options import AsJson, ModelPath, TargetModel, k_option, rows_argument
-from longtail.errors import InputError
+from longtail.errors import InputError, counted
 from longtail.validation import LARGEST_INT
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from longtail.cli.arguments import parse_parameters, propensity_for
-from longtail.cli.console import counted, guarded, output, output_json, run_settings, step
+from longtail.cli.console import guarded, output, output_json, run_settings, step
 from longtail.cli.options import (
     AsJson,
     LabelTexts,
@@ -20,6 +20,7 @@ from longtail.cli.options import (
     Threads,
     TrainRows,
 )
+from longtail.errors import counted
 
 if TYPE_CHECKING:
     from longtail.learners import TextLearner

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from longtail.cli.arguments import capped, read
-from longtail.cli.console import counted, guarded, note, output, output_json, output_table, step
+from longtail.cli.console import guarded, note, output, output_json, output_table, step
 from longtail.cli.options import AsJson, ModelPath, k_option, labels_option
-from longtail.errors import InputError, ParameterError
+from longtail.errors import InputError, ParameterError, counted
 
 if TYPE_CHECKING:
     from longtail.learners import Explanation

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from longtail.cli.arguments import parse_parameters, parse_tail, propensity_for
-from longtail.cli.console import counted, guarded, is_first, note, output, output_json, run_settings, step
+from longtail.cli.console import guarded, is_first, note, output, output_json, run_settings, step
 from longtail.cli.options import (
     AsJson,
     Cluster,
@@ -27,7 +27,7 @@ from longtail.cli.options import (
     TrainRows,
     tail_option,
 )
-from longtail.errors import ParameterError
+from longtail.errors import ParameterError, counted
 
 if TYPE_CHECKING:
     from longtail.learners import Learner
