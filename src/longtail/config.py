@@ -18,7 +18,7 @@ __all__ = ["Config", "config_context", "get_config", "set_config"]  # the others
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _UNSET: Any = object()
-Value = TypeVar("Value")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ def _changed(changes: dict[str, Any]) -> Iterator[None]:
 
 
 @contextmanager
-def temporarily(variable: ContextVar[Value], value: Value) -> Iterator[None]:
+def temporarily(variable: ContextVar[T], value: T) -> Iterator[None]:
     """Set a context variable inside a ``with`` block."""
     token = variable.set(value)
     try:
@@ -230,7 +230,7 @@ RUN_SETTINGS = ("n_jobs", "device")
 """Parameters of learners that are settings of a run: they don't change a model, and are not saved with it."""
 
 
-def without_run_settings(params: Mapping[str, Value]) -> dict[str, Value]:
+def without_run_settings(params: Mapping[str, T]) -> dict[str, T]:
     """Return the parameters that a model depends on.
 
     Examples

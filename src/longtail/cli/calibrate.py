@@ -14,7 +14,8 @@ from longtail.validation import LARGEST_INT
 
 if TYPE_CHECKING:
     from longtail.data import Dataset
-    from longtail.learners.calibration import Bins, Method
+    from longtail.learners.calibration import Method
+    from longtail.metrics.frequency import NamedBins
     from longtail.store import Model
 
 
@@ -60,7 +61,7 @@ def calibrate(
 
 
 def _error_on_other_half(
-    model: Model, dataset: Dataset, method: Method, bins: Bins | None, k: int
+    model: Model, dataset: Dataset, method: Method, bins: NamedBins | None, k: int
 ) -> tuple[float, float] | None:
     """Calibrate a copy on one half of the rows and evaluate it on the other; None where a half is too small."""
     import copy

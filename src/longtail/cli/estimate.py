@@ -16,7 +16,7 @@ from longtail.cli.options import (
     OwnTree,
     PropensityConstants,
     RecipeName,
-    Settings,
+    SetOptions,
     Threads,
     TrainRows,
 )
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 def estimate(
     recipe: RecipeName,
     train: TrainRows,
-    settings: Settings = None,
+    settings: SetOptions = None,
     propensity: PropensityConstants = None,
     tree: OwnTree = None,
     label_texts: LabelTexts = None,

@@ -42,12 +42,12 @@ from longtail.topk import TopK
 from longtail.validation import Boolean, Constraint, Integer, Number, OneOf, Optional, check, numbers_per_label
 from longtail.weighting import PropensityWeighting, Weighting, get_weighting
 
-Search = Literal["beam", "best-first"]
+SearchMethod = Literal["beam", "best-first"]
 _SEED_STEP = 1_000_003  # between the seeds of trees, so that learners with adjacent seeds have no tree in common
 _LABEL_WEIGHT = Number(low=0, below=1e30)
 _SEARCH_CONSTRAINTS: dict[str, Constraint] = {
     "discount": Number(above=0, high=1),
-    "search": OneOf(*get_args(Search)),
+    "search": OneOf(*get_args(SearchMethod)),
     "beam": Integer(1),
 }
 
@@ -172,7 +172,7 @@ class LabelTree(Learner):
         weighting: Weighting | str | None = None,
         n_hard_negatives: int = 16,
         discount: float = 0.2,
-        search: Search = "beam",
+        search: SearchMethod = "beam",
         beam: int = 10,
         normalise: bool = True,
         bias: float = 1.0,
