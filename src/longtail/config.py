@@ -19,7 +19,7 @@ __all__ = ["Config", "config_context", "get_config", "set_config"]  # the others
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _RUN_SETTINGS = ("n_jobs", "device")  # parameters of learners that don't change a model
 _UNSET: Any = object()
-Value = TypeVar("Value")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ def _changed(changes: dict[str, Any]) -> Iterator[None]:
 
 
 @contextmanager
-def temporarily(variable: ContextVar[Value], value: Value) -> Iterator[None]:
+def temporarily(variable: ContextVar[T], value: T) -> Iterator[None]:
     """Set a context variable inside a ``with`` block."""
     token = variable.set(value)
     try:

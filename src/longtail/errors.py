@@ -78,9 +78,7 @@ class ParameterError(LongtailError, ValueError):
             shown = repr(value)
         except ValueError:  # an integer with more digits than Python prints
             shown = "an integer of thousands of digits"
-        super().__init__(
-            f"{name} {requirement}, got {shown if len(shown) <= _MOST_SHOWN else shown[:_MOST_SHOWN] + '...'}."
-        )
+        super().__init__(f"{name} {requirement}, got {truncated(shown, _MOST_SHOWN)}.")
 
     def renamed(self, name: str, requirement: str | None = None) -> ParameterError:
         """Return the same error under another name of the parameter, such as that of an option.
@@ -166,6 +164,28 @@ class Interrupted(KeyboardInterrupt):
     >>> issubclass(Interrupted, Exception)
     False
     """
+
+
+def truncated(text: str, most: int = 60) -> str:
+    """Return a text of at most `most` characters; a longer one ends in "...".
+
+    Examples
+    --------
+    >>> truncated("a hierarchy", 8), truncated("a tree", 8)
+    ('a hie...', 'a tree')
+    """
+    return text if len(text) <= most else text[: most - 3] + "..."
+
+
+def counted(number: int, what: str) -> str:
+    """Write a number with what it counts.
+
+    Examples
+    --------
+    >>> counted(1, "row"), counted(5592, "row")
+    ('1 row', '5,592 rows')
+    """
+    return f"{number:,} {what}{'s' * (number != 1)}"
 
 
 def did_you_mean(name: object, known: Iterable[str], *, key: Callable[[str], str] = str, most: int = 1) -> str:

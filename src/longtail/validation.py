@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from numbers import Integral, Real
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from longtail.config import checked_jobs
-from longtail.errors import ParameterError
+from longtail.errors import ParameterError, counted
 
 LARGEST_INT = 2**31 - 1
+
+T = TypeVar("T")
 
 
 class Constraint(Protocol):
@@ -55,18 +57,21 @@ class Integer:
 
 @dataclass(frozen=True)
 class Number:
-    """A finite number; `above` and `below` are exclusive bounds, `low` and `high` inclusive ones.
+    """A number, finite unless `may_be_infinite`; `above` and `below` are exclusive bounds, `low` and `high` inclusive.
 
     Examples
     --------
     >>> Number(above=0).requirement, Number(low=0, below=1).requirement, Number(low=0, high=1).requirement
     ('a number above 0', 'a number of at least 0 and below 1', 'a number from 0 to 1')
+    >>> Number(low=0).accepts(math.inf), Number(low=0, may_be_infinite=True).accepts(math.inf)
+    (False, True)
     """
 
     low: float | None = None
     high: float | None = None
     above: float | None = None
     below: float | None = None
+    may_be_infinite: bool = False
 
     @property
     def requirement(self) -> str:
@@ -76,11 +81,13 @@ class Number:
         if self.above is not None and self.below is not None:
             return f"a number between {self.above:g} and {self.below:g}"
         named = (("above", self.above), ("of at least", self.low), ("below", self.below), ("at most", self.high))
-        return " ".join(["a number", " and ".join(f"{word} {bound:g}" for word, bound in named if bound is not None)])
+        bounds = " and ".join(f"{word} {bound:g}" for word, bound in named if bound is not None)
+        return f"a number {bounds}".rstrip()
 
     def accepts(self, value: Any) -> bool:
         """Return whether a value is valid."""
-        return is_number(value) and bool(self.accepts_each(value))
+        is_infinite = self.may_be_infinite and isinstance(value, float | np.floating) and math.isinf(value)
+        return (is_infinite or is_number(value)) and bool(self.accepts_each(value))
 
     def accepts_each(self, values: Any) -> Any:
         """Return whether a number, or each of an array, is within the bounds."""
@@ -180,6 +187,33 @@ class Integers:
 
 
 @dataclass(frozen=True)
+class SequenceOf:
+    """A sequence of at least `least` objects of a class; `what` they are, for the message.
+
+    Examples
+    --------
+    >>> SequenceOf(str, "name", 2).accepts(["a", "b"]), SequenceOf(str, "name").accepts([])
+    (True, False)
+    >>> SequenceOf(str, "name", 2).requirement
+    'a sequence of at least 2 names'
+    """
+
+    kind: type[Any]
+    what: str
+    least: int = 1
+
+    @property
+    def requirement(self) -> str:
+        """The constraint in words."""
+        return f"a sequence of at least {counted(self.least, self.what)}"
+
+    def accepts(self, value: Any) -> bool:
+        """Return whether a value is valid."""
+        items = as_list(value)
+        return items is not None and len(items) >= self.least and all(isinstance(item, self.kind) for item in items)
+
+
+@dataclass(frozen=True)
 class IntegerRange:
     """Two positive integers, the first at most the second.
 
@@ -207,6 +241,9 @@ PROBABILITY = Number(above=0, high=1)
 
 LEVEL = Number(above=0, below=1)
 """What the level of an interval must be."""
+
+TAIL = Number(low=0, high=1)
+"""What a position of the tail dial must be."""
 
 
 class Validated:
@@ -262,6 +299,27 @@ def check(name: str, value: Any, constraint: Constraint) -> None:
     """
     if not constraint.accepts(value):
         raise ParameterError(name, value, f"must be {constraint.requirement}")
+
+
+def named(name: str, value: Any, table: Mapping[str, Callable[[], T]], kind: type[Any]) -> T:
+    """Return an object of a class itself, or make the one with a name in a table.
+
+    Examples
+    --------
+    >>> class Square: ...
+    >>> shapes = {"unit-square": Square}
+    >>> isinstance(named("shape", "unit_square", shapes, Square), Square)
+    True
+    >>> named("shape", "circle", shapes, Square)
+    Traceback (most recent call last):
+    longtail.errors.ParameterError: shape must be a Square or one of unit-square, got 'circle'.
+    """
+    if isinstance(value, kind):
+        return value  # type: ignore[no-any-return]
+    make = table.get(value.lower().replace("_", "-")) if isinstance(value, str) else None
+    if make is None:
+        raise ParameterError(name, value, f"must be a {kind.__name__} or one of {', '.join(table)}")
+    return make()
 
 
 def numbers_per_label(

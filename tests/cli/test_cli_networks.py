@@ -90,7 +90,7 @@ def test_the_recall_of_the_retrieval_stage_is_reported(rows, tmp_path):
     few = ["--set", "head.cluster_size=16", "--set", "head.flat_below=0", "--set", "head.retrieved=2"]
     done = run("train", "xml-cnn", rows, "--out", tmp_path / "m", *SMALL, *few)
     assert done.exit_code == 0, done.output
-    assert "The retrieving stage finds" in done.output
+    assert "The retrieval stage finds" in done.output
 
 
 def test_eight_bits(model, rows, tmp_path):

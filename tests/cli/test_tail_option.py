@@ -129,7 +129,7 @@ def test_a_recipe_that_has_a_dial_gets_it_turned():
 
 @pytest.mark.parametrize("text", ["2", "-0.1", "much", "nan", "", "Auto"])
 def test_wrong_positions(text):
-    with pytest.raises(ParameterError, match="--tail must be a number from 0 to 1, or auto"):
+    with pytest.raises(ParameterError, match="--tail must be a number from 0 to 1, or 'auto'"):
         parse_tail(text)
 
 

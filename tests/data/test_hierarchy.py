@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from longtail.data import Hierarchy, read_hierarchy
-from longtail.data.concept_pairs import cycle_reason, find_cycle
+from longtail.data.cycles import cycle_reason, find_cycle
 from longtail.data.readers.skos import read_statements
 from longtail.errors import InputError
 

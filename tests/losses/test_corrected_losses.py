@@ -13,7 +13,7 @@ from sklearn.base import clone
 from longtail import weighting
 from longtail.errors import InputError, ParameterError
 from longtail.losses import (
-    ORDERS,
+    CORRECTION_ORDERS,
     Hinge,
     Logistic,
     Loss,
@@ -28,9 +28,9 @@ from longtail.losses import (
 from longtail.propensity import JainPropensity
 
 PLAIN = [ZeroOne(), Hinge(), SquaredHinge(), Logistic()]
-CORRECT_FIRST, REBALANCE_FIRST = ORDERS
+CORRECT_FIRST, REBALANCE_FIRST = CORRECTION_ORDERS
 EACH = pytest.mark.parametrize("plain", PLAIN, ids=lambda loss: loss.name)
-BOTH = pytest.mark.parametrize("order", ORDERS)
+BOTH = pytest.mark.parametrize("order", CORRECTION_ORDERS)
 SCORES = np.linspace(-6, 6, 481)
 STEP = 1e-6
 
@@ -38,7 +38,7 @@ STEP = 1e-6
 def forms(plain, p, factor=0.4):
     yield Unbiased(plain, propensity=p)
     yield Surrogate(plain, propensity=p)
-    for order in ORDERS:
+    for order in CORRECTION_ORDERS:
         yield Rebalanced(plain, propensity=p, factor=factor, order=order)
         yield UnbiasedRebalanced(plain, propensity=p, factor=factor, order=order)
 
@@ -288,7 +288,10 @@ class TestFitToMinimise:
     @EACH
     @given(x=st.floats(-30, 30), y=st.floats(-30, 30), share=st.floats(0, 1), p=st.floats(0.01, 1))
     def test_surrogates_lie_below_their_chords_and_above_0(self, plain, x, y, share, p):
-        for loss in (Surrogate(plain, propensity=p), Rebalanced(plain, propensity=p, factor=0.2, order=ORDERS[1])):
+        for loss in (
+            Surrogate(plain, propensity=p),
+            Rebalanced(plain, propensity=p, factor=0.2, order=REBALANCE_FIRST),
+        ):
             assert loss.positive(x) >= 0
             if plain.convex:
                 chord = share * loss.positive(x) + (1 - share) * loss.positive(y)

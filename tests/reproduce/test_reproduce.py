@@ -293,7 +293,7 @@ def test_other_data_gives_other_keys(place, tmp_path):
     job = Job(sets["mine"], RecipeSetup("dismec"))
     assert job.key == Job(available_sets(place)["mine"], RecipeSetup("dismec", {})).key
     assert job.key != Job(sets["EURLex-4K"], RecipeSetup("dismec")).key
-    assert job.key != Job(sets["mine"], RecipeSetup("dismec", {"regularisation": 2})).key
+    assert job.key != Job(sets["mine"], RecipeSetup("dismec", {"C": 2})).key
     assert job.key != replace(job, task="recall").key
     elsewhere = replace(sets["mine"], name="Amazon-670K")
     assert elsewhere.digest == sets["mine"].digest

@@ -1,4 +1,4 @@
-"""What the tests of centroids share: learners to go around, and distances in plain numpy."""
+"""What the tests of centroids share: learners to rerank, and distances in plain numpy."""
 
 import numpy as np
 

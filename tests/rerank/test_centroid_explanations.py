@@ -1,4 +1,4 @@
-"""Centroids around other learners: their explanations, logarithms of scores, and corrupted files."""
+"""Centroids over other learners: their explanations, logarithms of scores, and corrupted files."""
 
 import numpy as np
 import pytest

@@ -109,12 +109,12 @@ class TestNorms:
     def test_of_the_learner_inside(self):
         X, Y = small_data()
         inner = OneVsRest().fit(X, Y)
-        for around in (
+        for outer in (
             TailDial(learner=OneVsRest()),
             CentroidReranker(learner=OneVsRest()),
             TailDial(learner=CentroidReranker(learner=OneVsRest())),
         ):
-            np.testing.assert_array_equal(label_norms(around.fit(X, Y)), label_norms(inner))
+            np.testing.assert_array_equal(label_norms(outer.fit(X, Y)), label_norms(inner))
         texts = [" ".join(f"word{at}" for at in X[[row]].indices) for row in range(80)]
         learner = TextLearner(features=Tfidf(min_df=1), learner=LabelTree(**TREE)).fit(texts, Y)
         np.testing.assert_array_equal(label_norms(learner), label_norms(learner.learner_))
@@ -148,7 +148,7 @@ class TestNorms:
 
 
 class TailDialAround(TailDial):
-    """Made around a learner that is fitted already."""
+    """Made over a learner that is fitted already."""
 
     def __init__(self, inner):
         super().__init__()

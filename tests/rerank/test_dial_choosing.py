@@ -54,7 +54,7 @@ class TestCurve:
 
     def test_other_labels_are_an_error(self):
         X, Y = more_data()
-        with pytest.raises(InputError):
+        with pytest.raises(ParameterError, match="inverse_propensity"):
             dial_curve(Popularity().fit(X, Y), X, Y[:, :7])
 
 

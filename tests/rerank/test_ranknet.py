@@ -1,4 +1,4 @@
-"""RankNet around learners: the contract of learners, initial values, and the purpose of out-of-fold scores."""
+"""RankNet over other learners: the contract of learners, initial values, and the purpose of out-of-fold scores."""
 
 from typing import ClassVar
 

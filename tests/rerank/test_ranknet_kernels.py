@@ -52,9 +52,9 @@ def make_row(seed=0, n=6, n_labels=9):
     return labels, rng.random(n).astype(np.float32), truth
 
 
-def make_loss(seed=0, n_labels=9, negatives=0):
+def make_loss(seed=0, n_labels=9, n_negatives=0):
     counts = np.random.default_rng(seed).integers(1, 100, n_labels).astype(np.float64)
-    return PopulationLoss(counts, 0.7, 0.3, negatives)
+    return PopulationLoss(counts, 0.7, 0.3, n_negatives)
 
 
 def gradient_of(values, labels, truth, loss, seed=0):
@@ -89,7 +89,7 @@ def test_sampled_negatives_mean_all_of_them():
     labels, _, truth = make_row(1)
     values = np.random.default_rng(3).normal(size=len(labels))
     whole = gradient_of(values, labels, truth, make_loss(1))
-    drawn = [gradient_of(values, labels, truth, make_loss(1, negatives=2), seed) for seed in range(4000)]
+    drawn = [gradient_of(values, labels, truth, make_loss(1, n_negatives=2), seed) for seed in range(4000)]
     assert np.mean([value for value, _ in drawn]) == pytest.approx(whole[0], rel=0.03)
     np.testing.assert_allclose(np.mean([gradient for _, gradient in drawn], axis=0), whole[1], atol=0.06)
 

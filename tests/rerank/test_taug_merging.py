@@ -1,4 +1,4 @@
-"""TAug after its training: how the two sides are merged, and what goes around it."""
+"""TAug after its training: how the two sides are merged, and the learners that wrap it."""
 
 import numpy as np
 import pytest
@@ -102,7 +102,7 @@ def test_explanations_name_the_side():
         assert {source.partition(":")[0] for source, _ in why.sources} <= {side}
 
 
-# Parameters, and what goes around it and into it
+# Parameters, and the learners that wrap it and that it wraps
 
 
 @pytest.mark.parametrize(

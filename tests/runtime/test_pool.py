@@ -70,21 +70,21 @@ def test_thread_counts_that_make_no_sense(threads):
     assert thread_count(None) == thread_count(-1) >= 1
 
 
-def chunks_of(n, at_once, threads):
+def chunks_of(n, chunk_size, threads):
     parts = []
     with config_context(n_jobs=threads):
-        in_chunks(lambda first, last: parts.append((first, last)), n, at_once)
+        in_chunks(lambda first, last: parts.append((first, last)), n, chunk_size)
     return sorted(parts)
 
 
 @settings(max_examples=40)
-@given(n=st.integers(0, 3000), at_once=st.integers(1, 700))
-def test_chunks_cover_every_row_once_however_many_threads(n, at_once):
-    parts = chunks_of(n, at_once, 1)
+@given(n=st.integers(0, 3000), chunk_size=st.integers(1, 700))
+def test_chunks_cover_every_row_once_however_many_threads(n, chunk_size):
+    parts = chunks_of(n, chunk_size, 1)
     assert [row for part in parts for row in range(*part)] == list(range(n))
-    assert all(0 < last - first <= at_once for first, last in parts)
+    assert all(0 < last - first <= chunk_size for first, last in parts)
     assert len({last - first for first, last in parts[:-1]}) <= 1
-    assert parts == chunks_of(n, at_once, 3)
+    assert parts == chunks_of(n, chunk_size, 3)
 
 
 def test_a_batch_is_cut_in_four_so_that_all_threads_have_work():
@@ -94,9 +94,9 @@ def test_a_batch_is_cut_in_four_so_that_all_threads_have_work():
 
 
 def test_a_few_rows_take_no_thread():
-    def thread_of(n, at_once):
+    def thread_of(n, chunk_size):
         seen = set()
-        in_chunks(lambda first, last: seen.add(threading.get_ident()), n, at_once)
+        in_chunks(lambda first, last: seen.add(threading.get_ident()), n, chunk_size)
         return seen
 
     assert thread_of(64, 512) == {threading.get_ident()}

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from longtail.cli.console import step
 from longtail.errors import InputError, ParameterError, UnknownNameError, did_you_mean
-from longtail.validation import LARGEST_INT, Integer
+from longtail.validation import LARGEST_INT, TAIL, Integer, Optional, check
 
 if TYPE_CHECKING:
     from longtail.data import Dataset
@@ -186,15 +186,11 @@ def parse_tail(text: str) -> float | Literal["auto"]:
     >>> parse_tail("0.5"), parse_tail("auto")
     (0.5, 'auto')
     """
-    if text == "auto":
-        return "auto"
-    try:
+    tail: Any = text
+    with suppress(ValueError):
         tail = float(text)
-    except ValueError:
-        tail = -1.0
-    if not 0 <= tail <= 1:
-        raise ParameterError("--tail", text, "must be a number from 0 to 1, or auto")
-    return tail
+    check("--tail", tail, Optional(TAIL, "auto"))
+    return tail  # type: ignore[no-any-return]
 
 
 def check_not_input(source: str | Path, out: Path) -> None:

@@ -6,15 +6,16 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from longtail.cli.console import counted, guarded, note, output, output_json, step
+from longtail.cli.console import guarded, note, output, output_json, step
 from longtail.cli.loading import model_and_rows, note_trained_on
 from longtail.cli.options import AsJson, ModelPath, TargetModel, k_option, rows_argument
-from longtail.errors import InputError
+from longtail.errors import InputError, counted
 from longtail.validation import LARGEST_INT
 
 if TYPE_CHECKING:
     from longtail.data import Dataset
-    from longtail.learners.calibration import Bins, Method
+    from longtail.learners.calibration import Method
+    from longtail.metrics.frequency import NamedBins
     from longtail.store import Model
 
 
@@ -60,7 +61,7 @@ def calibrate(
 
 
 def _error_on_other_half(
-    model: Model, dataset: Dataset, method: Method, bins: Bins | None, k: int
+    model: Model, dataset: Dataset, method: Method, bins: NamedBins | None, k: int
 ) -> tuple[float, float] | None:
     """Calibrate a copy on one half of the rows and evaluate it on the other; None where a half is too small."""
     import copy

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from longtail.cli.arguments import parse_cutoffs, parse_names
-from longtail.cli.console import counted, guarded, note, output_json, output_table, step
+from longtail.cli.console import guarded, note, output_json, output_table, step
 from longtail.cli.loading import labelled_rows, ranked
 from longtail.cli.options import AsJson, Cutoffs, Resamples, Seed, TestRows
-from longtail.errors import InputError, ParameterError
+from longtail.errors import InputError, ParameterError, counted
 from longtail.kernels.types import Float64, Int32
 
 if TYPE_CHECKING:

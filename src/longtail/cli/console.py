@@ -136,17 +136,6 @@ def named_as(**options: str) -> Iterator[None]:
         raise error.renamed(options.get(error.name, error.name)) from None
 
 
-def counted(number: int, what: str) -> str:
-    """Write a number with what it counts.
-
-    Examples
-    --------
-    >>> counted(1, "row"), counted(5592, "row")
-    ('1 row', '5,592 rows')
-    """
-    return f"{number:,} {what}{'s' * (number != 1)}"
-
-
 def note(message: str) -> None:
     """Print a message on standard error."""
     typer.echo(message, err=True)

@@ -8,8 +8,9 @@ from typing import Annotated
 import typer
 
 from longtail.cli.arguments import check_not_input, read
-from longtail.cli.console import counted, guarded, named_as, note, output, output_table, step
+from longtail.cli.console import guarded, named_as, note, output, output_table, step
 from longtail.cli.options import DataSource, Seed
+from longtail.errors import counted
 from longtail.runtime.disk import check_out_file
 
 data = typer.Typer(help="List, check, describe and convert data sets.", no_args_is_help=True)

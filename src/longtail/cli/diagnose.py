@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from longtail.cli.arguments import capped
-from longtail.cli.console import counted, guarded, output, output_json, output_table, save_plot, step
+from longtail.cli.console import guarded, output, output_json, output_table, save_plot, step
 from longtail.cli.loading import model_and_rows, ranked, rows_for
 from longtail.cli.options import AsJson, ModelPath, TailPosition, TestRows, k_option, plot_option
+from longtail.errors import counted
 
 if TYPE_CHECKING:
     from longtail.data import Dataset

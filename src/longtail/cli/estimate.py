@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from longtail.cli.arguments import parse_parameters, propensity_for
-from longtail.cli.console import counted, guarded, output, output_json, run_settings, step
+from longtail.cli.console import guarded, output, output_json, run_settings, step
 from longtail.cli.options import (
     AsJson,
     LabelTexts,
@@ -16,10 +16,11 @@ from longtail.cli.options import (
     OwnTree,
     PropensityConstants,
     RecipeName,
-    Settings,
+    SetOptions,
     Threads,
     TrainRows,
 )
+from longtail.errors import counted
 
 if TYPE_CHECKING:
     from longtail.learners import TextLearner
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 def estimate(
     recipe: RecipeName,
     train: TrainRows,
-    settings: Settings = None,
+    settings: SetOptions = None,
     propensity: PropensityConstants = None,
     tree: OwnTree = None,
     label_texts: LabelTexts = None,

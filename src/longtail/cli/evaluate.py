@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from longtail.cli.arguments import parse_cutoffs
-from longtail.cli.console import counted, guarded, output_json, output_table, run_settings, step
+from longtail.cli.console import guarded, output_json, output_table, run_settings, step
 from longtail.cli.loading import model_and_rows, ranked
 from longtail.cli.options import AsJson, Cluster, Cutoffs, ModelPath, TailPosition, TestRows
+from longtail.errors import counted
 
 if TYPE_CHECKING:
     from longtail.data import Dataset

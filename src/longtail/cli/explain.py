@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from longtail.cli.arguments import capped, read
-from longtail.cli.console import counted, guarded, note, output, output_json, output_table, step
+from longtail.cli.console import guarded, note, output, output_json, output_table, step
 from longtail.cli.options import AsJson, ModelPath, k_option, labels_option
-from longtail.errors import InputError, ParameterError
+from longtail.errors import InputError, ParameterError, counted
 
 if TYPE_CHECKING:
     from longtail.learners import Explanation
@@ -69,19 +69,19 @@ def _as_json(why: Explanation) -> dict[str, Any]:
 
 
 def _output(why: Explanation, parts: int) -> None:
-    amounts = [*_shortened(why.parts, parts), ("bias", why.bias), ("score", why.score)]
+    amounts = [*_largest(why.parts, parts), ("bias", why.bias), ("score", why.score)]
     output_table(why.name, ["", ""], _cells(amounts))
     if why.remark:
         output(why.remark)
     if why.sources:
-        output_table("Sources", ["", ""], _cells(_shortened(why.sources, _SOURCES)))
+        output_table("Sources", ["", ""], _cells(_largest(why.sources, _SOURCES)))
     if why.path:
         output(f"Path through {why.path_name}: {100 * why.path_share:.0f} % of the score of the trees")
         for step_name, pulls in why.path:
             output(f"{step_name:5}  " + (", ".join(f"{name} {pull:+.3g}" for name, pull in pulls) or "bias only"))
 
 
-def _shortened(amounts: list[tuple[str, float]], most: int) -> list[tuple[str, float]]:
+def _largest(amounts: list[tuple[str, float]], most: int) -> list[tuple[str, float]]:
     """Return the first amounts, and the sum of the others as one."""
     if len(amounts) <= most:
         return amounts

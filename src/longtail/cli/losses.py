@@ -63,7 +63,7 @@ def losses(
 def _forms(propensity: float, label_count: int | None, beta: float) -> list[tuple[str, Loss]]:
     """Return each loss in each form, with the name of the form."""
     from longtail.losses import (
-        ORDERS,
+        CORRECTION_ORDERS,
         Hinge,
         Logistic,
         Rebalanced,
@@ -84,7 +84,7 @@ def _forms(propensity: float, label_count: int | None, beta: float) -> list[tupl
         ]
         if label_count is None:
             continue
-        for order, count in zip(ORDERS, (label_count, label_count / propensity), strict=True):
+        for order, count in zip(CORRECTION_ORDERS, (label_count, label_count / propensity), strict=True):
             factor = float(class_balanced_factor(count, beta))
             for balanced in (UnbiasedRebalanced, Rebalanced):
                 loss = balanced(plain, propensity=propensity, factor=factor, order=order)

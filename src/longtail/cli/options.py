@@ -74,7 +74,7 @@ TargetModel = Annotated[
     Path | None,
     typer.Option("--out", metavar="MODEL", help="Directory to save the result to; replaces MODEL by default."),
 ]
-Settings = Annotated[
+SetOptions = Annotated[
     list[str] | None,
     typer.Option(
         "--set",

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from longtail.cli.arguments import capped, read
-from longtail.cli.console import counted, guarded, note, run_settings, step
+from longtail.cli.console import guarded, note, run_settings, step
 from longtail.cli.options import FORMATS, Cluster, MemoryLimit, ModelPath, TailPosition, k_option
-from longtail.errors import InputError, ParameterError
+from longtail.errors import InputError, ParameterError, counted
 from longtail.runtime.disk import check_out_file, shown_size
 
 if TYPE_CHECKING:

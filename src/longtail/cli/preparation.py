@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from longtail.cli.arguments import read
-from longtail.cli.console import counted, errors_of
-from longtail.errors import InputError, ParameterError, UnknownNameError
+from longtail.cli.console import errors_of
+from longtail.errors import InputError, ParameterError, UnknownNameError, counted
 from longtail.recipes.compose import FEATURES, label_texts_of, learner_and_rows
 
 if TYPE_CHECKING:

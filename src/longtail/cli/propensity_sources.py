@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from longtail.cli.console import counted, note
+from longtail.cli.console import note
 from longtail.cli.loading import models_and_rows, ranked
 from longtail.data import Dataset, load, read_hierarchy
 from longtail.data.label_index import LabelIndex
 from longtail.data.sparse import with_columns
-from longtail.errors import InputError
+from longtail.errors import InputError, counted
 from longtail.metrics.propensity_sensitivity import Sensitivity, sensitivity
 from longtail.propensity import (
     JainPropensity,

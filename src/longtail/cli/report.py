@@ -9,9 +9,10 @@ from typing import Annotated
 import typer
 
 from longtail.cli.arguments import check_not_input
-from longtail.cli.console import counted, guarded, note, run_settings, step
+from longtail.cli.console import guarded, note, run_settings, step
 from longtail.cli.loading import rows_for
 from longtail.cli.options import Resamples, Seed, TestRows, Threads
+from longtail.errors import counted
 from longtail.runtime.disk import check_out_file, shown_size
 
 

@@ -7,8 +7,9 @@ from typing import Annotated
 import typer
 
 from longtail.cli.arguments import capped
-from longtail.cli.console import counted, errors_of, guarded, note, output_json, output_table, step
+from longtail.cli.console import errors_of, guarded, note, output_json, output_table, step
 from longtail.cli.options import AsJson, ModelPath, k_option
+from longtail.errors import counted
 
 
 @guarded

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from longtail.cli.arguments import parse_parameters, parse_tail, propensity_for
-from longtail.cli.console import counted, guarded, is_first, note, output, output_json, run_settings, step
+from longtail.cli.console import guarded, is_first, note, output, output_json, run_settings, step
 from longtail.cli.options import (
     AsJson,
     Cluster,
@@ -22,12 +22,12 @@ from longtail.cli.options import (
     PropensityConstants,
     RecipeName,
     Seed,
-    Settings,
+    SetOptions,
     Threads,
     TrainRows,
     tail_option,
 )
-from longtail.errors import ParameterError
+from longtail.errors import ParameterError, counted
 
 if TYPE_CHECKING:
     from longtail.learners import Learner
@@ -38,7 +38,7 @@ def train(
     recipe: RecipeName,
     train: TrainRows,
     out: NewModel,
-    settings: Settings = None,
+    settings: SetOptions = None,
     propensity: PropensityConstants = None,
     tree: OwnTree = None,
     label_texts: LabelTexts = None,
@@ -201,7 +201,7 @@ def _report(recipe: str, figures: dict[str, Any], out: Path, as_json: bool) -> N
         f"Saved {saved} to {out}; peak memory {peak}.",
     ]
     if "recall" in figures:
-        lines.append(f"The retrieving stage finds {100 * figures['recall']:.1f} % of the true labels.")
+        lines.append(f"The retrieval stage finds {100 * figures['recall']:.1f} % of the true labels.")
     if "first_tail" in figures:
         lines.append(
             f"The tail dial is at {figures['first_tail']:g} for rank 1, and at {figures['tail']:g} for the others."

@@ -10,19 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from longtail.cli.arguments import parse_recipes, parse_seconds, propensity_for, read
-from longtail.cli.console import (
-    counted,
-    guarded,
-    note,
-    output,
-    output_json,
-    output_table,
-    run_settings,
-    save_plot,
-    step,
-)
+from longtail.cli.console import guarded, note, output, output_json, output_table, run_settings, save_plot, step
 from longtail.cli.options import AsJson, Cluster, PropensityConstants, Seed, Threads, TrainRows, plot_option
-from longtail.errors import InputError, Interrupted, MissingExtraError, ParameterError
+from longtail.errors import InputError, Interrupted, MissingExtraError, ParameterError, counted
 
 if TYPE_CHECKING:
     from longtail.data import Dataset

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from longtail.cli.console import counted, errors_of, guarded, note, output, output_json, run_settings, step
+from longtail.cli.console import errors_of, guarded, note, output, output_json, run_settings, step
 from longtail.cli.options import AsJson, ModelPath, TargetModel, Threads, rows_argument
-from longtail.errors import InputError
+from longtail.errors import InputError, counted
 
 if TYPE_CHECKING:
     from longtail.data import Dataset

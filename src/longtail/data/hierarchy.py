@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 
 from longtail.data.concept_matching import last_part, match_concepts, unescaped
-from longtail.data.concept_pairs import cycle_reason, find_cycle
+from longtail.data.cycles import cycle_reason, find_cycle
 from longtail.data.label_index import id_of_text
 from longtail.data.readers.pairs import iter_pairs
 from longtail.data.readers.skos import Syntax, read_statements
 from longtail.data.streams import ByteReader, read_text, split_suffix
-from longtail.errors import InputError
+from longtail.errors import InputError, truncated
 from longtail.kernels.types import Int32
 
 _FORMS = {
@@ -360,5 +360,4 @@ def _is_nested(node: Any) -> bool:
 
 
 def _short(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= 60 else text[:57] + "..."
+    return truncated(json.dumps(value, ensure_ascii=False))

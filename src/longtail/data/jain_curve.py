@@ -6,6 +6,7 @@ from math import log
 
 import numpy as np
 
+from longtail.errors import ParameterError
 from longtail.kernels.types import Float64
 
 
@@ -13,7 +14,7 @@ def jain_odds(label_counts: Float64, a: float | Float64, b: float | Float64, n_r
     """Return the odds (1 - p) / p = C (n + B)^-A, with C = (ln N - 1)(B + 1)^A, that a true label is missing.
 
     With fewer than three rows C would be negative, so it is 0 and every p is 1. Odds that no float can hold are
-    infinite.
+    infinite, see `check_propensities`.
 
     Examples
     --------
@@ -34,3 +35,16 @@ def jain_curve(label_counts: Float64, a: float | Float64, b: float | Float64, n_
     array([0.25562222])
     """
     return 1.0 / (1.0 + jain_odds(label_counts, a, b, n_rows))
+
+
+def check_propensities(propensities: Float64, a: float, b: float) -> None:
+    """Raise a ParameterError if propensities of `jain_curve` are 0.
+
+    Examples
+    --------
+    >>> check_propensities(np.array([0.5, 0.0]), 400.0, 0.1)
+    Traceback (most recent call last):
+    longtail.errors.ParameterError: a is too large with b = 0.1: some propensities vanish, got 400.0.
+    """
+    if not (propensities > 0).all():
+        raise ParameterError("a", a, f"is too large with b = {b}: some propensities vanish")

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from longtail.data.jain_curve import jain_curve
+from longtail.data.jain_curve import check_propensities, jain_curve
 from longtail.data.sparse import as_indicator
 from longtail.errors import ParameterError
 from longtail.kernels.types import Float64
@@ -118,8 +118,7 @@ def mask_by_curve(
         raise ParameterError("n_rows", n_rows, f"must be at least {most}, the rows of the most frequent label")
     find = jain_curve if counts == "complete" else _consistent
     propensities = find(label_counts, float(a), float(b), total)
-    if not (propensities > 0).all():
-        raise ParameterError("a", a, f"is too large with b = {b}: some propensities vanish")
+    check_propensities(propensities, a, b)
     return _masked(complete, propensities, random_state)
 
 

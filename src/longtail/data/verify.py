@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from longtail.data.readers.formats import load
 from longtail.data.registry import DatasetInfo, describe
-from longtail.errors import InputError
+from longtail.errors import InputError, counted
 
 
 @dataclass(frozen=True)
@@ -77,13 +77,13 @@ are published; 3 labels, but 159 are published.
     differences = []
     if split is None:
         published = f"{info.rows('train'):,} (train), {info.rows('test'):,} (test) and {info.rows('all'):,} (all)"
-        differences.append(f"{_counted(dataset.n_rows, 'row')}, but {published} are published")
+        differences.append(f"{counted(dataset.n_rows, 'row')}, but {published} are published")
     if info.features is not None and dataset.n_features != info.features:
-        found = _counted(X.shape[1], "feature") if X is not None else "texts without features"
+        found = counted(X.shape[1], "feature") if X is not None else "texts without features"
         differences.append(f"{found}, but {info.features:,} are published")
     expected = info.labels if info.features is not None else None  # the labels of texts are those that occur
     if expected is not None and dataset.n_labels != expected:
-        differences.append(f"{_counted(dataset.n_labels, 'label')}, but {expected:,} are published")
+        differences.append(f"{counted(dataset.n_labels, 'label')}, but {expected:,} are published")
     if expected is None and dataset.n_labels > info.labels:
         differences.append(f"{dataset.n_labels:,} labels, but {info.labels:,} are published for train and test")
     rows = max(dataset.n_rows, 1)
@@ -107,10 +107,6 @@ are published; 3 labels, but 159 are published.
         rows_without_labels=int((Y.indptr[1:] == Y.indptr[:-1]).sum()),
         labels_without_rows=int((dataset.label_counts == 0).sum()),
     )
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count:,} {what}{'s' * (count != 1)}"
 
 
 def _variant(info: DatasetInfo, rows: int) -> str:

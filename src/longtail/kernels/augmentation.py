@@ -63,12 +63,12 @@ def copy_row(
     """
     # Input dropout: keep each non-zero with probability 1 - `input_dropout`.
     first = out
-    keep = 1 - augmentation.input_dropout
+    keep_probability = 1 - augmentation.input_dropout
     present = 0
     for at in range(begin, end):
         if values[at] != 0:
             present += 1
-            if random_unit(state) < keep:
+            if random_unit(state) < keep_probability:
                 out_indices[out] = indices[at]
                 out_values[out] = values[at]
                 out += 1

@@ -355,7 +355,7 @@ def hinge_lanes(
     square: Any,
     diagonal: Any,
     bound: Any,
-    tolerance: Any,
+    tol: Any,
     change: Any,
 ) -> tuple[Any, Any]:
     """Take the coordinate step of one row in the dual of either hinge loss, for 64 labels.
@@ -371,7 +371,7 @@ def hinge_lanes(
         Squared length of the row.
     diagonal, bound : ndarrays of float32, shape (2, 64)
         Diagonal and upper bound of the dual for negative (row 0) and positive labels (row 1).
-    tolerance : float32
+    tol : float32
         Dual variables whose gradient is at most this large are not changed.
     change : contiguous ndarray of float32, shape (64,)
         Set to the change of sign * dual; `dual` itself is not changed.
@@ -384,10 +384,10 @@ def hinge_lanes(
     """
 
     def emit(context: Any, b: _Builder, signature: Any, args: Any) -> Any:
-        scores, dual, sign, slot, square, diagonal, bound, tolerance, change = _pointers(context, b, signature, args)
+        scores, dual, sign, slot, square, diagonal, bound, tol, change = _pointers(context, b, signature, args)
         dual, sign = _row(b, dual, slot, 4), _row(b, sign, slot, 1)
         wide, bytes_ = ir.VectorType(_F32, LINE), ir.VectorType(ir.IntType(8), LINE)
-        q, least = _broadcast(b, square, wide), _broadcast(b, tolerance, wide)
+        q, least = _broadcast(b, square, wide), _broadcast(b, tol, wide)
 
         def constant(number: float) -> _Value:
             return ir.Constant(wide, [number] * LINE)

@@ -29,14 +29,13 @@ from longtail.learners.prediction import PredictionMixin, checked_k
 from longtail.learners.updates import UpdateBatch
 from longtail.propensity import Propensity, get_propensity
 from longtail.topk import TopK
-from longtail.validation import Number, Validated, check, parameters_of
+from longtail.validation import TAIL, Validated, check, parameters_of
 from longtail.weighting import get_weighting
 
 Allowed = Flags | None
 """Which labels may be ranked; None for all."""
 Factors = Float32 | None
 """A factor per label for its score; None for none."""
-TAIL = Number(low=0, high=1)
 """Constraint of a position of the tail dial."""
 CANDIDATES = 100
 """Labels per row that are ranked again by a learner that can't search with factors."""

@@ -25,8 +25,9 @@ from longtail.learners.platt import fit_platt
 from longtail.learners.prediction import checked_k
 from longtail.metrics import evaluate
 from longtail.topk import TopK
-from longtail.validation import SEED, Constraint, Integer, Number, as_list, check, parameters_of
+from longtail.validation import SEED, Constraint, Integer, Number, SequenceOf, as_list, check, parameters_of
 
+_LEARNERS = SequenceOf(Learner, "learner", 2)
 _LEAST_SLOPE = 0.01
 _STEPS = (0.5, 0.25, 0.1, 0.05, 0.02)  # of the search for weights
 
@@ -249,8 +250,7 @@ class Blend(Learner):
         return as_texts(X, name="X") if self._takes_texts() else super()._check_rows(X)
 
     def _check_fitted(self, learners: Sequence[Learner]) -> None:
-        if len(learners) < 2:
-            raise ParameterError("learners", list(learners), "must hold at least two learners")
+        check("learners", learners, _LEARNERS)
         for part in learners:
             check_is_fitted(part, "n_labels_")
         if len({part.n_labels_ for part in learners}) > 1:
@@ -263,11 +263,7 @@ class Blend(Learner):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        learners = as_list(self.learners)
-        if learners is None or not all(isinstance(part, Learner) for part in learners):
-            raise ParameterError("learners", self.learners, "must be a sequence of learners")
-        if len(self.learners) < 2:
-            raise ParameterError("learners", list(self.learners), "must hold at least two learners")
+        check("learners", self.learners, _LEARNERS)
         self._check_weights(len(self.learners))
         for number, part in enumerate(self.learners):
             with parameters_of(f"learners.{number}"):

@@ -14,12 +14,11 @@ from longtail.data.sparse import as_indicator
 from longtail.errors import InputError
 from longtail.kernels.types import Float64, Int64
 from longtail.learners.platt import fit_logistic
-from longtail.metrics import frequency_bins
+from longtail.metrics.frequency import NamedBins, frequency_bins
 from longtail.topk import TopK
 from longtail.validation import Constraint, OneOf, Optional, Validated
 
 Method = Literal["isotonic", "platt"]
-Bins = Literal["head-torso-tail", "deciles"]
 
 _FEWEST_PAIRS, _FEWEST_HITS = 100, 10
 
@@ -68,10 +67,10 @@ class Calibration(Validated, BaseEstimator):
 
     _constraints: ClassVar[Mapping[str, Constraint]] = {
         "method": OneOf(*get_args(Method)),
-        "bins": Optional(OneOf(*get_args(Bins))),
+        "bins": Optional(OneOf(*get_args(NamedBins))),
     }
 
-    def __init__(self, *, method: Method = "isotonic", bins: Bins | None = "head-torso-tail") -> None:
+    def __init__(self, *, method: Method = "isotonic", bins: NamedBins | None = "head-torso-tail") -> None:
         self.method = method
         self.bins = bins
 

@@ -6,7 +6,7 @@ import copy
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-Part = TypeVar("Part")
+T = TypeVar("T")
 
 
 class NestedMixin:
@@ -41,7 +41,7 @@ class NestedMixin:
         for name, nested in self._nested(fitted):
             yield from ((f"{name}{'.' if fitted else '__'}{path}", part) for path, part in nested.parts(fitted=fitted))
 
-    def find(self, kind: type[Part], *, fitted: bool = True) -> Part | None:
+    def find(self, kind: type[T], *, fitted: bool = True) -> T | None:
         """Return the outermost learner of a class, this one or a nested one; None if there is none."""
         return next((part for _, part in self.parts(fitted=fitted) if isinstance(part, kind)), None)
 

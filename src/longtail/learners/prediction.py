@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import isnan
-from numbers import Real
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -13,11 +11,11 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from longtail.data.sparse import as_indicator
-from longtail.errors import InputError, ParameterError
+from longtail.errors import InputError
 from longtail.kernels.types import Array, Int32, Int64
 from longtail.metrics import evaluate
 from longtail.topk import TopK
-from longtail.validation import Integer, check
+from longtail.validation import Integer, Number, Optional, check
 
 _MOST_LABELS = 100  # that `predict` gives a row
 
@@ -52,9 +50,8 @@ class PredictionMixin:
         The default of `min_score` is the learner's own decision threshold.
         """
         check_is_fitted(self, "n_labels_")
+        check("min_score", min_score, Optional(Number(may_be_infinite=True)))
         threshold = self._decision_threshold if min_score is None else min_score
-        if isinstance(threshold, bool) or not isinstance(threshold, Real) or isnan(threshold):
-            raise ParameterError("min_score", min_score, "must be a number or None")
         return self._decided(self.predict_topk(X, min(checked_k(k), max(self.n_labels_, 1))), float(threshold))
 
     def _predict_checked(self, X: sp.csr_array) -> sp.csr_array:

@@ -2,10 +2,10 @@
 
 from longtail.losses.base import Loss, MarginLoss
 from longtail.losses.corrected import (
-    ORDERS,
+    CORRECTION_ORDERS,
     Corrected,
+    CorrectionOrder,
     LossFactors,
-    Order,
     Rebalanced,
     Surrogate,
     Unbiased,
@@ -22,10 +22,11 @@ from longtail.losses.squared_hinge import SquaredHinge
 from longtail.losses.zero_one import ZeroOne
 
 __all__ = [
+    "CORRECTION_ORDERS",
     "LOSSES",
-    "ORDERS",
     "TORCH_LOSSES",
     "Corrected",
+    "CorrectionOrder",
     "GRank",
     "Hinge",
     "Logistic",
@@ -33,7 +34,6 @@ __all__ = [
     "LossFactors",
     "MarginForm",
     "MarginLoss",
-    "Order",
     "Rebalanced",
     "SquaredHinge",
     "Surrogate",

@@ -13,8 +13,8 @@ from longtail.losses.base import WWW_2021, Floats, Loss, floats
 from longtail.losses.registry import get_loss
 from longtail.validation import PROBABILITY, Number, OneOf, check, numbers_per_label
 
-Order = Literal["correct-then-rebalance", "rebalance-then-correct"]
-ORDERS: tuple[Order, Order] = ("correct-then-rebalance", "rebalance-then-correct")
+CorrectionOrder = Literal["correct-then-rebalance", "rebalance-then-correct"]
+CORRECTION_ORDERS: tuple[CorrectionOrder, CorrectionOrder] = ("correct-then-rebalance", "rebalance-then-correct")
 
 
 class LossFactors(NamedTuple):
@@ -226,7 +226,7 @@ class Surrogate(Corrected):
 
 class _Balanced(Corrected):
     factor: npt.ArrayLike
-    order: Order
+    order: CorrectionOrder
 
     def __init__(
         self,
@@ -234,7 +234,7 @@ class _Balanced(Corrected):
         *,
         propensity: npt.ArrayLike,
         factor: npt.ArrayLike,
-        order: Order = "correct-then-rebalance",
+        order: CorrectionOrder = "correct-then-rebalance",
     ) -> None:
         super().__init__(base, propensity=propensity)
         self.factor = factor
@@ -242,12 +242,12 @@ class _Balanced(Corrected):
 
     def _checked(self) -> tuple[Floats, Floats, bool]:
         """Return 1/p and F, broadcast to the same shape, and whether the correction comes first."""
-        check("order", self.order, OneOf(*ORDERS))
+        check("order", self.order, OneOf(*CORRECTION_ORDERS))
         inverse, factor = self._inverse(), numbers_per_label("factor", self.factor, Number(above=0), may_be_one=True)
         if inverse.ndim and factor.ndim and len(inverse) != len(factor):
             raise ParameterError("len(factor)", len(factor), f"must equal len(propensity) ({len(inverse)})")
         ones = np.ones(np.broadcast_shapes(inverse.shape, factor.shape))
-        return inverse * ones, factor * ones, self.order == ORDERS[0]
+        return inverse * ones, factor * ones, self.order == CORRECTION_ORDERS[0]
 
 
 class Rebalanced(_Balanced):
@@ -290,7 +290,7 @@ class Rebalanced(_Balanced):
     @property
     def equations(self) -> str:  # type: ignore[override]
         """Where Qaraei et al. 2021 define it."""
-        if self.order == ORDERS[1]:
+        if self.order == CORRECTION_ORDERS[1]:
             return "20"
         return "19, 21" if self.plain.name == "squared-hinge" else "19"
 
@@ -331,7 +331,7 @@ class UnbiasedRebalanced(_Balanced):
     @property
     def equations(self) -> str:  # type: ignore[override]
         """Where Qaraei et al. 2021 define it."""
-        return "18" if self.order == ORDERS[1] else "4, section 2.3"
+        return "18" if self.order == CORRECTION_ORDERS[1] else "4, section 2.3"
 
     @property
     def factors(self) -> LossFactors:

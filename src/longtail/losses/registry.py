@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from longtail.errors import ParameterError
 from longtail.losses.base import Loss
 from longtail.losses.grank import grank_loss
 from longtail.losses.hinge import Hinge
@@ -19,6 +18,7 @@ from longtail.losses.ranking_margin import margin_loss, negative_mining_loss
 from longtail.losses.softmax import softmax_loss
 from longtail.losses.squared_hinge import SquaredHinge
 from longtail.losses.zero_one import ZeroOne
+from longtail.validation import named
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -53,9 +53,4 @@ def get_loss(loss: str | Loss) -> Loss:
     >>> get_loss("squared-hinge")
     SquaredHinge()
     """
-    if isinstance(loss, Loss):
-        return loss
-    found = LOSSES.get(loss.lower().replace("_", "-")) if isinstance(loss, str) else None
-    if found is None:
-        raise ParameterError("loss", loss, f"must be a Loss or one of {', '.join(LOSSES)}")
-    return found()
+    return named("loss", loss, LOSSES, Loss)

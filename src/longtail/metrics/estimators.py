@@ -23,7 +23,7 @@ from longtail.metrics.evaluation import check_weights
 from longtail.metrics.ranking import first_places, ranked_labels, with_labels
 from longtail.metrics.rows import JudgedRows
 from longtail.topk import TopK
-from longtail.validation import LEVEL, Integer, Number, check, numbers_per_label
+from longtail.validation import LEVEL, Integer, Number, OneOf, check, numbers_per_label
 
 
 @dataclass(frozen=True)
@@ -344,8 +344,7 @@ def _checked_n_true(n_true: npt.ArrayLike, recorded: Array) -> Float64:
 
 def _find(name: str) -> MetricEstimator:
     """Return the estimator with that name."""
-    if name not in ESTIMATORS:
-        raise ParameterError("name", name, f"must be one of {', '.join(ESTIMATORS)}")
+    check("name", name, OneOf(*ESTIMATORS))
     return ESTIMATORS[name]
 
 

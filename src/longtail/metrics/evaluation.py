@@ -11,7 +11,7 @@ import numpy.typing as npt
 from longtail.data.sparse import as_indicator
 from longtail.errors import InputError, ParameterError
 from longtail.kernels.types import Flags, Float64, Int32, Int64
-from longtail.metrics.frequency import Binning, FrequencyBin, FrequencyTable, count_range, frequency_bins
+from longtail.metrics.frequency import BinsOrEdges, FrequencyBin, FrequencyTable, count_range, frequency_bins
 from longtail.metrics.kernels import add_up, count_labels
 from longtail.metrics.labels import LabelScores, coverage, macro_f1, percentage
 from longtail.metrics.ranking import (
@@ -124,7 +124,7 @@ def by_frequency(
     Y: Any,
     label_counts: npt.ArrayLike,
     *,
-    bins: Binning = "head-torso-tail",
+    bins: BinsOrEdges = "head-torso-tail",
     inverse_propensity: npt.ArrayLike | None = None,
     ks: Iterable[int] = (1, 3, 5),
 ) -> FrequencyTable:
@@ -298,7 +298,7 @@ class Evaluator:
         values = {name: values[name] for name in ordered if name in values}
         return Scores(values, n_rows=self.n_rows, rerank=self.rerank)
 
-    def by_frequency(self, label_counts: npt.ArrayLike, bins: Binning = "head-torso-tail") -> FrequencyTable:
+    def by_frequency(self, label_counts: npt.ArrayLike, bins: BinsOrEdges = "head-torso-tail") -> FrequencyTable:
         """Return the scores of each frequency bin; see `longtail.metrics.by_frequency`."""
         self._check_rows()
         counts = np.asarray(label_counts)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Literal, overload
+from typing import Any, Literal, get_args, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -15,11 +15,16 @@ from longtail.kernels.types import Int64
 from longtail.metrics.scores import text_table
 from longtail.validation import Integers, Optional, check
 
-Binning = Literal["head-torso-tail", "deciles"] | Sequence[int]
+BinName = Literal["head", "torso", "tail"]
+BIN_NAMES: tuple[BinName, ...] = get_args(BinName)
+"""Names of the default bins, the most frequent labels first."""
+
+NamedBins = Literal["head-torso-tail", "deciles"]
+BinsOrEdges = NamedBins | Sequence[int]
 
 HEAD_SHARE, TORSO_SHARE = 0.5, 0.9
 _EDGES = Integers(increasing=True, requirement="increasing training counts of at least 1, such as [1, 6]")
-_BINNING = Optional(Optional(_EDGES, "deciles"), "head-torso-tail")
+_BINS = Optional(Optional(_EDGES, "deciles"), "head-torso-tail")
 
 
 @dataclass(frozen=True)
@@ -108,7 +113,7 @@ def shown_counts(item: FrequencyBin | Any) -> str:
     return "" if not item.n_labels else str(low) if low == high else f"{low}-{high}"
 
 
-def frequency_bins(label_counts: npt.ArrayLike, bins: Binning = "head-torso-tail") -> tuple[Int64, list[str]]:
+def frequency_bins(label_counts: npt.ArrayLike, bins: BinsOrEdges = "head-torso-tail") -> tuple[Int64, list[str]]:
     """Assign every label to a bin by its training count.
 
     Parameters
@@ -140,11 +145,11 @@ def frequency_bins(label_counts: npt.ArrayLike, bins: Binning = "head-torso-tail
     counts = np.asarray(label_counts)
     if counts.ndim != 1 or counts.dtype.kind not in "iu" or (counts.size and counts.min() < 0):
         raise InputError("label_counts must be one integer, the number of training rows, for each label.")
-    check("bins", bins, _BINNING)
+    check("bins", bins, _BINS)
     counts = counts.astype(np.int64)
     if isinstance(bins, str):
         if bins == "head-torso-tail":
-            return _by_share(counts), ["head", "torso", "tail"]
+            return _by_share(counts), list(BIN_NAMES)
         order = np.argsort(-counts, kind="stable")
         position = np.empty_like(order)
         position[order] = np.arange(len(order))

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from longtail.config import own_jobs
 from longtail.kernels.types import Float64, UInt8
 from longtail.metrics.evaluation import Evaluator
-from longtail.metrics.frequency import Binning, frequency_bins
+from longtail.metrics.frequency import BinsOrEdges, frequency_bins
 from longtail.metrics.labels import percentage
 from longtail.metrics.ranking import with_labels
 from longtail.metrics.resample_kernels import LANES, weighted_sums
@@ -102,7 +102,7 @@ def bootstrap_by_frequency(
     *,
     inverse_propensity: npt.ArrayLike | None = None,
     ks: Iterable[int] = (1, 3, 5),
-    bins: Binning = "head-torso-tail",
+    bins: BinsOrEdges = "head-torso-tail",
     resamples: int = 1000,
     level: float = 0.95,
     random_state: int = 0,

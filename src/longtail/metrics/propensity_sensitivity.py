@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from longtail.metrics.evaluation import Evaluator
 from longtail.metrics.scores import text_table
 from longtail.propensity import JainPropensity, check_counts
 from longtail.topk import TopK
-from longtail.validation import OneOf, check
+from longtail.validation import OneOf, SequenceOf, check
 
 GRID_A: tuple[float, ...] = (0.4, 0.45, 0.5, 0.55, 0.6, 0.65, 0.7)
 GRID_B: tuple[float, ...] = (0.1, 0.4, 1.5, 2.6, 5.0)
@@ -195,8 +196,7 @@ def _best_counts(truth: Any, counts: Float64, ks: Sequence[int]) -> Int64:
 
 def _grid(name: str, values: Iterable[float]) -> tuple[float, ...]:
     grid = tuple(dict.fromkeys(values))
-    if not grid:
-        raise ParameterError(name, grid, "must hold at least one number")
+    check(name, grid, SequenceOf(Real, "number"))
     for value in grid:
         JainPropensity(**{name: value}).inverse([0, 1], 3)
     return grid

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from longtail.metrics.frequency import BIN_NAMES
 from longtail.plots.placement import place_names
 from longtail.plots.style import COLOURS, INK, MARKERS, PAPER, figure, plot, shortened
 
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from longtail.plots.label_points import LabelMap
 
 _SIZE = (4.8, 4.6)
-_BINS = ("head", "torso", "tail")
 _COSTS = (10.0, 2.0, 1.0)  # of a name that covers a point of each bin
 _MARKER_SIZES = (6.5, 4.5, 3.5)  # in points, as the numbers in the next two lines
 _FONT_SIZE, _MARGIN, _CLEAR = 7.5, 1.5, 2.5
@@ -41,7 +41,7 @@ def label_map(found: LabelMap) -> Figure:
     axes.spines[:].set_visible(False)
     bins = np.unique(found.bins).tolist()
     handles = [Line2D([], [], **_look(bin)) for bin in bins]
-    names = [_BINS[bin] for bin in bins]
+    names = [BIN_NAMES[bin] for bin in bins]
     drawn.legend(handles, names, loc="outside upper left", ncols=3, handletextpad=0, columnspacing=1)
     _write_names(drawn, axes, found)
     return drawn

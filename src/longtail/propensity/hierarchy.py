@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import chain
+from itertools import count
 from typing import Any, Literal, get_args
 
 import numpy as np
 import scipy.sparse as sp
 
 from longtail.config import own_jobs
-from longtail.data.concept_pairs import NO_PAIRS, Concept, check_cycles, check_pairs
+from longtail.data.concept_pairs import HIERARCHY, NO_PAIRS, numbered_pairs
 from longtail.data.hierarchy import Hierarchy
-from longtail.data.label_index import LabelIndex
 from longtail.data.sparse import as_indicator, with_columns
 from longtail.errors import InputError
 from longtail.kernels.types import Int64, UInt8
@@ -124,20 +123,16 @@ def upward(parents: Hierarchy | Any, n_labels: int, label_names: Sequence[str] |
     ...
     longtail.errors.InputError: The hierarchy contains a cycle, 0 under 1 under 0: remove one of these pairs.
     """
-    if isinstance(parents, Hierarchy):
-        parents = parents.pairs(LabelIndex(label_names, n_labels).all_shown())
-    listed = check_pairs(parents, n_labels)
-    if not listed:
+    check("parents", parents, HIERARCHY)
+    concepts, pairs = numbered_pairs(parents, n_labels, label_names)
+    if not concepts:
         raise InputError("The hierarchy has no pairs: give (child, parent) for each label that has a parent.")
-    concepts = list(chain.from_iterable(listed))
     if all(isinstance(concept, str) for concept in concepts):
         raise InputError(NO_PAIRS)
-    named = dict.fromkeys(concept for concept in concepts if isinstance(concept, str))
-    others: dict[Concept, int] = {name: n_labels + number for number, name in enumerate(named)}
-    pairs = np.array([others.get(concept, concept) for concept in concepts], np.int64).reshape(-1, 2)
-    check_cycles(pairs, [*(range(n_labels) if label_names is None else label_names), *others])
-    n_concepts = n_labels + len(others)
-    children, above = pairs.T.astype(np.int32)
+    others = count(n_labels)
+    columns = np.array([next(others) if isinstance(concept, str) else concept for concept in concepts], np.int32)
+    n_concepts = next(others)
+    children, above = columns[pairs].T
     up = sp.csr_array((np.ones(len(pairs), np.float32), (children, above)), shape=(n_concepts, n_concepts))
     up.sum_duplicates()
     return up

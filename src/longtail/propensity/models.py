@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator
 
-from longtail.data.jain_curve import jain_odds
+from longtail.data.jain_curve import check_propensities, jain_odds
 from longtail.errors import ParameterError
 from longtail.kernels.types import Float64
 from longtail.validation import PROBABILITY, Constraint, Integer, Number, Validated, check, numbers_per_label
@@ -87,10 +87,9 @@ class JainPropensity(Propensity):
         """Return 1 / p of each label, 1 + C (n + B)^-A; see `Propensity.inverse`."""
         counts = check_counts(label_counts, n_rows)
         self._check_parameters()
-        odds = jain_odds(counts, self.a, self.b, n_rows)
-        if not np.isfinite(odds).all():
-            raise ParameterError("a", self.a, f"is too large with b = {self.b}: some propensities vanish")
-        return 1.0 + odds
+        inverse = 1.0 + jain_odds(counts, self.a, self.b, n_rows)
+        check_propensities(1.0 / inverse, self.a, self.b)
+        return inverse
 
 
 class GivenPropensity(Propensity):

@@ -8,7 +8,7 @@ import numpy as np
 
 from longtail.data.label_index import LabelIndex, id_of_text
 from longtail.data.readers.pairs import iter_pairs
-from longtail.errors import InputError
+from longtail.errors import InputError, truncated
 from longtail.kernels.types import Int64
 
 
@@ -53,8 +53,9 @@ def _as_ids(path: str | os.PathLike[str], labels: LabelIndex, n_labels: int, nam
             raise InputError(f"has no pair with a label of the data: use the {use} of its labels.", path=path)
         large = next((term for term, number in numbers.items() if number is None), None)
         if large is not None:
-            shown = large if len(large) <= 40 else large[:37] + "..."
-            raise InputError(f"has {shown}, and labels have ids from 0 to {n_labels - 1}: correct it.", path=path)
+            raise InputError(
+                f"has {truncated(large, 40)}, and labels have ids from 0 to {n_labels - 1}: correct it.", path=path
+            )
         known |= numbers
     new = [term for term, label in known.items() if label is None]
     known |= zip(new, labels.extend(new).tolist(), strict=True) if new else ()

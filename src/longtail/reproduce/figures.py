@@ -9,7 +9,7 @@ import numpy as np
 
 from longtail.metrics import by_frequency
 from longtail.reproduce.jobs import FREQUENCIES, RECALLS, Job, JobResult
-from longtail.reproduce.markdown import Panel, Value
+from longtail.reproduce.markdown import Panel, ValueAndHalf
 from longtail.reproduce.methods import RecipeSetup
 from longtail.reproduce.sets import AvailableSet
 
@@ -89,7 +89,7 @@ def _sweep(key: str) -> Figure:
     return Figure(key, lambda data, networks: [Job(data, mine) for mine in configured.values()], panels)
 
 
-def _value(result: JobResult | None, metric: str) -> Value | None:
+def _value(result: JobResult | None, metric: str) -> ValueAndHalf | None:
     value = None if result is None else result.value(metric)
     return None if result is None or value is None else (value, result.half(metric))
 
@@ -183,7 +183,7 @@ def _missing(data: AvailableSet, results: Mapping[Job, JobResult]) -> list[Panel
     ]
 
 
-def _curves(stored: Mapping[str, Sequence[Sequence[float | None]]]) -> dict[str, list[Value | None]]:
+def _curves(stored: Mapping[str, Sequence[Sequence[float | None]]]) -> dict[str, list[ValueAndHalf | None]]:
     return {
         f"`{name}`": [None if value is None else (float(value), half) for value, half in values]
         for name, values in stored.items()

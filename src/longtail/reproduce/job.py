@@ -19,6 +19,7 @@ from sklearn.base import clone
 from longtail.config import config_context
 from longtail.data import Dataset
 from longtail.errors import LongtailError
+from longtail.kernels.types import Array
 from longtail.learners import Learner
 from longtail.metrics import bootstrap, evaluate
 from longtail.recipes.compose import is_network, learner_and_rows, plan_of
@@ -29,8 +30,6 @@ from longtail.runtime.disk import directory_size
 from longtail.runtime.memory import peak_memory
 from longtail.store import Model
 from longtail.studies.missing import MissingStudy, base_of
-
-Labels = np.ndarray[Any, Any]
 
 _WARM_ROWS = 64
 _STUDIED = "nDCG@3"
@@ -65,7 +64,7 @@ def _made(order: dict[str, Any], data: AvailableSet, train: Dataset) -> tuple[Le
     return learner_and_rows(plan, train)
 
 
-def ranking(order: dict[str, Any], data: AvailableSet, train: Dataset, test: Dataset) -> tuple[dict[str, Any], Labels]:
+def ranking(order: dict[str, Any], data: AvailableSet, train: Dataset, test: Dataset) -> tuple[dict[str, Any], Array]:
     """Return the metrics and costs of a recipe on a data set, and its five best labels of the test rows."""
     learner, rows = _made(order, data, train)
     if not is_network(order["recipe"]):  # kernels are compiled before the clock starts
@@ -122,7 +121,7 @@ def _norms(learner: Any) -> list[float | None] | None:
     return [float(one.mean()) if len(one) else None for one in chosen]
 
 
-def recall(order: dict[str, Any], data: AvailableSet, train: Dataset, test: Dataset) -> tuple[dict[str, Any], Labels]:
+def recall(order: dict[str, Any], data: AvailableSet, train: Dataset, test: Dataset) -> tuple[dict[str, Any], Array]:
     """Return the recall of a recipe at many labels."""
     learner, rows = _made(order, data, train)
     model = Model(learner.fit(rows, train.Y), label_names=train.label_names)
@@ -133,7 +132,7 @@ def recall(order: dict[str, Any], data: AvailableSet, train: Dataset, test: Data
     return {f"R@{k}": found[f"R@{k}"] for k in cutoffs}, np.empty((0, 0), np.int32)
 
 
-def missing(order: dict[str, Any], data: AvailableSet, train: Dataset, test: Dataset) -> tuple[dict[str, Any], Labels]:
+def missing(order: dict[str, Any], data: AvailableSet, train: Dataset, test: Dataset) -> tuple[dict[str, Any], Array]:
     """Return the scores of a recipe and its base with hidden labels, by the true propensities and by others."""
     recipe, base = order["recipe"], base_of(order["recipe"])
     study = MissingStudy(train, test, [recipe], seeds=_STUDY_SEEDS)
@@ -156,7 +155,7 @@ def missing(order: dict[str, Any], data: AvailableSet, train: Dataset, test: Dat
     return figures, np.empty((0, 0), np.int32)
 
 
-_TASKS: dict[str, Callable[[dict[str, Any], AvailableSet, Dataset, Dataset], tuple[dict[str, Any], Labels]]] = {
+_TASKS: dict[str, Callable[[dict[str, Any], AvailableSet, Dataset, Dataset], tuple[dict[str, Any], Array]]] = {
     "ranking": ranking, "recall": recall, "missing": missing,
 }  # fmt: skip
 

@@ -174,7 +174,7 @@ def _with_half(value: float | None, half: float | None) -> str:
     return f"{value:.2f}" + ("" if half is None else f" ± {half:.2f}")
 
 
-Value = tuple[float, float | None]
+ValueAndHalf = tuple[float, float | None]
 """A number, and half of its interval if it has one."""
 
 
@@ -186,7 +186,7 @@ class Panel:
     xlabel: str
     x: Sequence[str]
     ylabel: str
-    curves: Mapping[str, Sequence[Value | None]]  # a value for each x
+    curves: Mapping[str, Sequence[ValueAndHalf | None]]  # a value for each x
     legend: str = ""  # title of the legend, if needed
 
     def lines(self) -> list[str]:
@@ -195,7 +195,7 @@ class Panel:
         return [f"{self.title}:", "", *markdown_table([self.xlabel, *self.curves], rows)]
 
 
-def _put(value: Value | None) -> str:
+def _put(value: ValueAndHalf | None) -> str:
     if value is None:
         return "-"
     number, half = value

@@ -134,10 +134,10 @@ class CentroidReranker(MetaLearner, GrowsTrees):
         Validated._check_parameters(self)  # may be set on a fitted learner
         n = X.shape[0]
         top = TopK.empty(n, k)
-        at_once = max(1, min(_ROWS_AT_ONCE, _CANDIDATES_AT_ONCE // min(int(self.top_k), max(self.n_labels_, 1))))
-        for begin in range(0, n, at_once):
-            part = slice(begin, begin + at_once)
-            rows = X if n <= at_once else X[part]
+        chunk_size = max(1, min(_ROWS_AT_ONCE, _CANDIDATES_AT_ONCE // min(int(self.top_k), max(self.n_labels_, 1))))
+        for begin in range(0, n, chunk_size):
+            part = slice(begin, begin + chunk_size)
+            rows = X if n <= chunk_size else X[part]
             self._rank(rows, allowed, TopK(top.labels[part], top.scores[part]))
         return top
 

@@ -15,7 +15,7 @@ from longtail.learners import Learner
 from longtail.learners.norms import label_norms
 from longtail.learners.prediction import checked_k
 from longtail.metrics import frequency_bins
-from longtail.metrics.frequency import Binning, count_range, shown_counts
+from longtail.metrics.frequency import BinsOrEdges, count_range, shown_counts
 from longtail.metrics.scores import text_table
 from longtail.topk import TopK
 
@@ -226,7 +226,7 @@ def diagnose(learner: Learner, X: Any, y: Any, *, k: int = 5, tail: float | None
     return Diagnosis.of(top, y, learner.label_counts_, label_norms(learner))
 
 
-def _shares(counts: Int64, n_true: Int64, n_predicted: Int64, bins: Binning) -> tuple[BinShare, ...]:
+def _shares(counts: Int64, n_true: Int64, n_predicted: Int64, bins: BinsOrEdges) -> tuple[BinShare, ...]:
     of_label, names = frequency_bins(counts, bins)
     found = []
     for number, name in enumerate(names):

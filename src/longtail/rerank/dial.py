@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from numbers import Real
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -25,7 +26,7 @@ from longtail.metrics import Evaluator
 from longtail.propensity import Propensity
 from longtail.runtime.progress import progress_bar, show_progress
 from longtail.topk import TopK
-from longtail.validation import SEED, Constraint, Number, Optional, check
+from longtail.validation import SEED, TAIL, Constraint, Number, Optional, SequenceOf, check
 
 TAILS = tuple(step / 20 for step in range(21))
 
@@ -68,8 +69,7 @@ def dial_curve(learner: Learner, X: Any, y: Any, *, tails: Sequence[float] = TAI
     """
     check_is_fitted(learner, "n_labels_")
     at = checked_k(k)
-    if not isinstance(tails, Iterable) or not len(tails):
-        raise ParameterError("tails", tails, "must hold at least one position of the dial")
+    check("tails", tails, SequenceOf(Real, "position"))
     inverse = learner._tail_factors(1.0).astype(np.float64)
     curve = []
     with progress_bar("trying positions of the dial", len(tails), "positions") as advance:
@@ -92,10 +92,8 @@ def choose_tail(curve: Sequence[DialPoint], max_loss: float = 1.0) -> float:
     >>> choose_tail([DialPoint(0.0, 90, 60, 40, 50), DialPoint(0.5, 89.5, 60, 45, 55), DialPoint(1.0, 80, 50, 60, 60)])
     0.5
     """
-    if not curve:
-        raise ParameterError("curve", curve, "must hold at least one position of the dial")
-    if max_loss != math.inf:
-        check("max_loss", max_loss, Number(low=0))
+    check("curve", curve, SequenceOf(DialPoint, "position"))
+    check("max_loss", max_loss, Number(low=0, may_be_infinite=True))
     least = max(point.p_at_1 for point in curve) - max_loss
     allowed = [point for point in curve if point.p_at_1 >= least]
     return max(allowed, key=lambda point: (point.psp_at_k, -point.tail)).tail
@@ -154,8 +152,8 @@ class TailDial(MetaLearner, GrowsLabels):
     first_tail_: float
 
     _constraints: ClassVar[Mapping[str, Constraint]] = {
-        "tail": Optional(Number(low=0, high=1), "auto"),
-        "first_tail": Optional(Optional(Number(low=0, high=1), "auto")),
+        "tail": Optional(TAIL, "auto"),
+        "first_tail": Optional(Optional(TAIL, "auto")),
         "max_loss": Number(low=0),
         "validation_fraction": Number(above=0, below=1),
         "random_state": SEED,

@@ -27,7 +27,7 @@ from longtail.runtime.pool import in_chunks, run_blocks
 from longtail.topk import TopK
 from longtail.validation import SEED, Constraint, Integer, Number, OneOf, Optional, Validated
 
-Activation = Literal["tanh", "sigmoid", "linear"]
+RankNetActivation = Literal["tanh", "sigmoid", "linear"]
 
 _CODES = {"linear": LINEAR, "sigmoid": SIGMOID, "tanh": TANH}
 _ROWS_AT_ONCE = 4096
@@ -112,7 +112,7 @@ class RankNet(MetaLearner):
     out_: Float32
 
     _constraints: ClassVar[Mapping[str, Constraint]] = {
-        "activation": OneOf(*get_args(Activation)),
+        "activation": OneOf(*get_args(RankNetActivation)),
         "top_k": Integer(1),
         "blocks": Integer(1),
         "width": Integer(1),
@@ -134,7 +134,7 @@ class RankNet(MetaLearner):
         learner: Learner | None = None,
         blocks: int = 1,
         width: int = 16,
-        activation: Activation = "tanh",
+        activation: RankNetActivation = "tanh",
         top_k: int = 50,
         tail: float | Literal["auto"] = "auto",
         max_loss: float = 2.0,

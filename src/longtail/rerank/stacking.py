@@ -190,11 +190,11 @@ class Stacked(MetaLearner):
             raise ModelError("The wrapped learners have other labels than the model: train it again.")
         if self.weights_.shape != (n_features(len(fitted)) + 1,):
             raise ModelError("The weights of the model don't fit its learners: train it again.")
-        n, at_once = X.shape[0], self._rows_at_once
+        n, chunk_size = X.shape[0], self._rows_at_once
         best = TopK.empty(n, k)
-        for first in range(0, n, at_once):
-            part = slice(first, first + at_once)
-            rows = X if n <= at_once else X[part]
+        for first in range(0, n, chunk_size):
+            part = slice(first, first + chunk_size)
+            rows = X if n <= chunk_size else X[part]
             top = self._candidates(fitted[0], rows, None)
             if allowed is not None:
                 top = _with_others(top, self._candidates(fitted[0], rows, allowed))

@@ -177,12 +177,12 @@ class TAug(MetaLearner):
     def _fit(self, X: sp.csr_array, Y: sp.csr_array) -> None:
         self.head_labels_, self.tail_labels_ = _split(self.label_counts_, float(self.tau))
         has_both = len(self.head_labels_) > 0 < len(self.tail_labels_)
-        at_once = bool(self.parallel) and has_both and thread_count() > 1 and not is_resumable()
+        in_parallel = bool(self.parallel) and has_both and thread_count() > 1 and not is_resumable()
 
         def train(side: str, stop: StopFlag | None = None) -> Learner | None:
-            return self._trained(side, X, Y, at_once)
+            return self._trained(side, X, Y, in_parallel)
 
-        if at_once:
+        if in_parallel:
             learners = list(run_blocks(train, ["head", "tail"], description="training both sides"))
         else:
             learners = [train("head"), train("tail")]
@@ -217,14 +217,14 @@ class TAug(MetaLearner):
             return batch.of_labels(labels, own=False)
         return UpdateBatch.of(of_side.X, of_side.Y, of_side.earlier, learner.label_counts_, learner.n_rows_)
 
-    def _trained(self, side: str, X: sp.csr_array, Y: sp.csr_array, at_once: bool) -> Learner | None:
+    def _trained(self, side: str, X: sp.csr_array, Y: sp.csr_array, in_parallel: bool) -> Learner | None:
         """Train one side; None if it has no labels and the other has some."""
         labels = self.head_labels_ if side == "head" else self.tail_labels_
         if len(labels) == 0 and (side == "head" or len(self.head_labels_)):
             return None
         learner = self._base()
         rows, of_side = self._rows_of(X, Y, labels)
-        with at_most(thread_count() // 2) if at_once else nullcontext():
+        with at_most(thread_count() // 2) if in_parallel else nullcontext():
             if side == "tail" and self.copies:
                 learner.n_features_in_ = int(X.shape[1])
                 learner._remember_labels(of_side)

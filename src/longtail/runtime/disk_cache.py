@@ -18,8 +18,6 @@ from longtail.runtime.disk import replacing_file
 VARIABLE = "LONGTAIL_CACHE"
 """Environment variable with the directory of the cache; empty for no cache."""
 
-Arrays = list[npt.NDArray[Any]]
-
 
 def cache_directory() -> Path | None:
     """Return the directory of the cache: the variable's, else ``longtail`` in the user's cache; None for no cache."""
@@ -45,7 +43,7 @@ def digest_of_texts(texts: Iterable[str], *parts: object) -> str:
     return found.hexdigest()
 
 
-def cached(kind: str, digest: str, make: Callable[[], Sequence[npt.NDArray[Any]]]) -> Arrays:
+def cached(kind: str, digest: str, make: Callable[[], Sequence[npt.NDArray[Any]]]) -> list[npt.NDArray[Any]]:
     """Return the arrays cached under a hash, or compute and cache them.
 
     A cache that can't be read or written is ignored.

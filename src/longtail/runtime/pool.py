@@ -126,8 +126,8 @@ def _on_threads(
             pool.shutdown(wait=True, cancel_futures=True)
 
 
-def in_chunks(work: Callable[[int, int], None], n: int, at_once: int, description: str = "working") -> None:
-    """Call ``work(first, last)`` for chunks of n rows, at most `at_once` rows each; few rows need no thread.
+def in_chunks(work: Callable[[int, int], None], n: int, chunk_size: int, description: str = "working") -> None:
+    """Call ``work(first, last)`` for chunks of n rows, at most `chunk_size` rows each; few rows need no thread.
 
     The chunks depend on the number of rows alone, never on the number of threads.
 
@@ -140,15 +140,15 @@ def in_chunks(work: Callable[[int, int], None], n: int, at_once: int, descriptio
     """
     if n == 0:
         return
-    at_once = min(at_once, max(64, -(-n // 4)))
-    if n <= at_once:
+    chunk_size = min(chunk_size, max(64, -(-n // 4)))
+    if n <= chunk_size:
         work(0, n)
         return
 
     def chunk(first: int, stop: StopFlag) -> None:
-        work(first, min(first + at_once, n))
+        work(first, min(first + chunk_size, n))
 
-    for _ in run_blocks(chunk, range(0, n, at_once), description=description, unit="chunks"):
+    for _ in run_blocks(chunk, range(0, n, chunk_size), description=description, unit="chunks"):
         pass
 
 
@@ -167,9 +167,9 @@ class ThreadPool:
         count = thread_count()
         self._pool = ThreadPoolExecutor(count, thread_name_prefix="longtail") if count > 1 else None
 
-    def each(self, work: Callable[[int, int], Result], n: int, at_once: int) -> list[Result]:
-        """Call ``work(first, last)`` for chunks of `at_once` of n items, and return the results in order."""
-        return self.all([partial(work, first, min(first + at_once, n)) for first in range(0, n, at_once)])
+    def each(self, work: Callable[[int, int], Result], n: int, chunk_size: int) -> list[Result]:
+        """Call ``work(first, last)`` for chunks of `chunk_size` of n items, and return the results in order."""
+        return self.all([partial(work, first, min(first + chunk_size, n)) for first in range(0, n, chunk_size)])
 
     def all(self, tasks: Sequence[Callable[[], Result]]) -> list[Result]:
         """Run some tasks and return their results in order."""

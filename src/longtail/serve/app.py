@@ -17,6 +17,7 @@ from starlette.exceptions import HTTPException
 
 from longtail import __version__
 from longtail.errors import LongtailError, ModelError
+from longtail.metrics.frequency import BinName
 from longtail.serve.label_requests import describe_label, find_labels
 from longtail.serve.metrics import CONTENT_TYPE
 from longtail.serve.middleware import CODE, HEALTH, Headers, Middleware
@@ -25,14 +26,13 @@ from longtail.serve.problems import ProblemDetails, as_problem, documented, mess
 from longtail.serve.schemas import (
     EXAMPLES,
     LARGEST_ID,
-    Bin,
     ErrorResponse,
     Health,
     LabelList,
+    LabelOrder,
     LabelResponse,
     ModelList,
     ModelResponse,
-    Order,
     PredictRequest,
     PredictResponse,
     ReloadResponse,
@@ -242,11 +242,11 @@ def _add_labels(app: FastAPI, service: Service) -> None:
         near: Annotated[
             int | None, Query(ge=0, le=LARGEST_ID, description="List labels similar to this one, most similar first.")
         ] = None,
-        bin: Annotated[Bin | None, Query(description="Only labels of the head, the torso or the tail.")] = None,
+        bin: Annotated[BinName | None, Query(description="Only labels of the head, the torso or the tail.")] = None,
         min_rows: Annotated[int, Query(ge=0, le=2**53, description="Minimum number of training rows.")] = 0,
         max_rows: Annotated[int | None, Query(ge=0, le=2**53, description="Maximum number of training rows.")] = None,
         order: Annotated[
-            Order, Query(description="Most frequent first, rarest first, by name, or by id.")
+            LabelOrder, Query(description="Most frequent first, rarest first, by name, or by id.")
         ] = "frequency",
         limit: Annotated[int, Query(ge=1, le=1000, description="Maximum number of labels.")] = 20,
         offset: Annotated[int, Query(ge=0, le=LARGEST_ID, description="Number of labels to skip.")] = 0,

@@ -12,7 +12,7 @@ from longtail.features.tfidf.tfidf import Tfidf
 from longtail.features.tokenizer import Tokens
 from longtail.learners import Explanation, Learner, TextLearner
 from longtail.serve.models import Served
-from longtail.serve.problems import ProblemDetails, shortened
+from longtail.serve.problems import ProblemDetails, seven_digits
 from longtail.serve.spans import Span, find_places, in_utf16, share_out, utf16_places, words
 
 _SOURCES = 10
@@ -85,7 +85,9 @@ def strongest(served: Served, label: int, most: int) -> list[dict[str, Any]] | N
     order = (-values).argsort(kind="stable")[:most]
     name = _namer(served.model.learner)
     return [
-        {"feature": name(int(features[at])), "weight": shortened(values[at])} for at in order.tolist() if values[at] > 0
+        {"feature": name(int(features[at])), "weight": seven_digits(values[at])}
+        for at in order.tolist()
+        if values[at] > 0
     ]
 
 
@@ -176,11 +178,11 @@ def _find_tfidf(learner: Learner) -> Tfidf | None:
 def _written(served: Served, why: Explanation, spans: list[Span], options: ExplainOptions) -> dict[str, Any]:
     shown, rest = why.parts[: options.parts], why.parts[options.parts :]
     return {
-        "score": shortened(why.score),
-        "bias": shortened(why.bias),
+        "score": seven_digits(why.score),
+        "bias": seven_digits(why.bias),
         "parts": _parts(shown),
-        "others": {"parts": len(rest), "contribution": shortened(sum(effect for _, effect in rest))},
-        "spans": [{**span._asdict(), "contribution": shortened(span.contribution)} for span in spans],
+        "others": {"parts": len(rest), "contribution": seven_digits(sum(effect for _, effect in rest))},
+        "spans": [{**span._asdict(), "contribution": seven_digits(span.contribution)} for span in spans],
         "sources": _parts(why.sources[:_SOURCES], "source"),
         "path": _path(served, why),
         "nearest": served.nearest(why.label, options.nearest) if options.nearest else [],
@@ -189,14 +191,14 @@ def _written(served: Served, why: Explanation, spans: list[Span], options: Expla
 
 
 def _parts(parts: Sequence[tuple[str, float]], what: str = "feature") -> list[dict[str, Any]]:
-    return [{what: name, "contribution": shortened(effect)} for name, effect in parts]
+    return [{what: name, "contribution": seven_digits(effect)} for name, effect in parts]
 
 
 def _path(served: Served, why: Explanation) -> dict[str, Any] | None:
     """Return the path in the instance tree that contributed most, or in the first label tree with the label."""
     if why.path:
         steps = [{"node": None, "name": way, "parts": _parts(pulls)} for way, pulls in why.path]
-        return {"tree": why.path_name, "share": shortened(why.path_share), "steps": steps}
+        return {"tree": why.path_name, "share": seven_digits(why.path_share), "steps": steps}
     return label_path(served, why.label)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from longtail.serve.explaining import label_path, strongest
 from longtail.serve.models import Served
-from longtail.serve.problems import ProblemDetails, shortened
+from longtail.serve.problems import ProblemDetails, seven_digits
 
 
 def find_labels(
@@ -35,7 +35,7 @@ def describe_label(served: Served, label: int, nearest: int, words: int) -> dict
         "model": served.name,
         "version": served.version,
         **served.labels.entry(_known(served, label)),
-        "share_of_rows": shortened(counts[label] / max(1, served.model.n_rows)),
+        "share_of_rows": seven_digits(counts[label] / max(1, served.model.n_rows)),
         "rank": int(np.count_nonzero(counts > counts[label])) + 1,
         "nearest": served.nearest(label, nearest) if nearest else [],
         "nearest_by": None if served.space is None else served.space.by,

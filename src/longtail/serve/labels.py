@@ -7,11 +7,8 @@ from typing import Any
 import numpy as np
 
 from longtail.kernels.types import Int64
-from longtail.metrics import frequency_bins
+from longtail.metrics.frequency import BIN_NAMES, frequency_bins
 from longtail.store import Model
-
-BINS = ("head", "torso", "tail")
-ORDERS = ("frequency", "rarest", "name", "label")
 
 
 class Labels:
@@ -38,7 +35,7 @@ class Labels:
             "label": label,
             "name": None if self.names is None else self.names[label],
             "training_rows": int(self.counts[label]),
-            "bin": BINS[self.bins[label]],
+            "bin": BIN_NAMES[self.bins[label]],
         }
 
     def summary(self) -> dict[str, Any]:
@@ -49,7 +46,7 @@ class Labels:
             "median": float(np.median(seen)) if len(seen) else 0.0,
             "with_one_row": int((seen == 1).sum()),
             "without_rows": int(self.n - len(seen)),
-            "bins": {name: self._bin(self.counts[self.bins == index]) for index, name in enumerate(BINS)},
+            "bins": {name: self._bin(self.counts[self.bins == index]) for index, name in enumerate(BIN_NAMES)},
         }
 
     def search(
@@ -66,7 +63,7 @@ class Labels:
         """Return the number of labels that match, and a page of them; `text` is searched as in `LabelIndex.search`."""
         fits = (self.counts >= min_rows) & (self.counts <= (np.inf if max_rows is None else max_rows))
         if bin is not None:
-            fits &= self.bins == BINS.index(bin)
+            fits &= self.bins == BIN_NAMES.index(bin)
         found = self._ordered(np.flatnonzero(fits), order)
         if text:
             found = self.index.search(text, found)

@@ -21,7 +21,7 @@ from longtail.rerank import TailDial
 from longtail.runtime.progress import show_progress
 from longtail.serve.labels import Labels
 from longtail.serve.neighbours import Space, space_of
-from longtail.serve.problems import ProblemDetails, shortened
+from longtail.serve.problems import ProblemDetails, seven_digits
 from longtail.store import Model
 from longtail.store.manifest import check_model, model_checksum
 from longtail.topk import TopK
@@ -110,7 +110,7 @@ class Served:
                 if len(self._neighbours) > _KEPT_LABELS:
                     self._neighbours.popitem(last=False)
             self._neighbours.move_to_end(label)
-        return [{**self.labels.entry(near), "similarity": shortened(value)} for near, value in found[:k]]
+        return [{**self.labels.entry(near), "similarity": seven_digits(value)} for near, value in found[:k]]
 
     def describe(self) -> dict[str, Any]:
         """Return the description of the model."""

@@ -28,7 +28,7 @@ from longtail.rerank import TAug
 from longtail.store import Model
 
 Similarities = list[tuple[int, float]]
-Weights = tuple[Int64, Float64]
+FeatureWeights = tuple[Int64, Float64]
 
 _RANKED = 20_000  # labels with the largest inner products, of which those with the largest cosines are chosen
 
@@ -42,7 +42,7 @@ class Space(ABC):
     def nearest(self, label: int, k: int) -> Similarities:
         """Return the k most similar other labels with similarities of at most 1; empty if the label has none."""
 
-    def weights(self, label: int) -> Weights | None:
+    def weights(self, label: int) -> FeatureWeights | None:
         """Return the features and weights of a label, None if the learner has no such weights."""
         return None
 
@@ -110,7 +110,7 @@ class _Blocks(Space):
         cosines = np.divide(top.scores[0][there], lengths, out=np.zeros(len(labels)), where=lengths > 0)
         return _best(labels, cosines, k)
 
-    def weights(self, label: int) -> Weights | None:
+    def weights(self, label: int) -> FeatureWeights | None:
         kept = self._learner.weights_
         lanes = np.flatnonzero(kept.lane_labels_ == label)
         if not len(lanes):
@@ -162,7 +162,7 @@ class _Leaves(Space):
         labels = np.array(list(sums), np.int64)
         return _best(labels, np.array([sums[other] / max(meetings[other], trees) for other in sums]), k)
 
-    def weights(self, label: int) -> Weights | None:
+    def weights(self, label: int) -> FeatureWeights | None:
         holders = self._holders(label)
         if not holders:
             return None
@@ -234,7 +234,7 @@ class _Sides(Space):
             return [(int(labels[near]), value) for near, value in space.nearest(at, k)]
         return []
 
-    def weights(self, label: int) -> Weights | None:
+    def weights(self, label: int) -> FeatureWeights | None:
         return next((space.weights(at) for _, space, at in self._found(label)), None)
 
     def _found(self, label: int) -> Iterator[tuple[npt.NDArray[Any], Space, int]]:

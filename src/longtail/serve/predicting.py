@@ -11,11 +11,11 @@ import numpy as np
 from pydantic import ValidationError
 
 from longtail.kernels.types import Float32, Int32
+from longtail.metrics.frequency import BIN_NAMES
 from longtail.serve.batching import Batcher, WorkerThread
 from longtail.serve.explaining import ExplainOptions, explain_row
-from longtail.serve.labels import BINS
 from longtail.serve.models import Served, ServedModels
-from longtail.serve.problems import ProblemDetails, message_of, shortened
+from longtail.serve.problems import ProblemDetails, message_of, seven_digits
 from longtail.serve.schemas import PredictRequest, SparseRow
 from longtail.serve.settings import ServerLimits
 
@@ -179,10 +179,10 @@ def _results(
                 {
                     "label": label,
                     "name": None if names is None else names[label],
-                    "score": shortened(score),
-                    "probability": None if probability_rows is None else shortened(probability_rows[row][place]),
+                    "score": seven_digits(score),
+                    "probability": None if probability_rows is None else seven_digits(probability_rows[row][place]),
                     "training_rows": int(counts[label]),
-                    "bin": BINS[bins[label]],
+                    "bin": BIN_NAMES[bins[label]],
                 }
             )
         results.append({"predictions": predictions})

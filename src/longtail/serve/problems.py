@@ -126,12 +126,12 @@ def message_of(error: Mapping[str, Any]) -> str:
     return str(error["msg"]) if known is None else known.format(**whole)
 
 
-def shortened(value: Any) -> float:
+def seven_digits(value: Any) -> float:
     """Round to seven digits, the precision of float32; refuse what is not finite.
 
     Examples
     --------
-    >>> shortened(0.1234567890123)
+    >>> seven_digits(0.1234567890123)
     0.1234568
     """
     number = float(f"{value:.7g}")

@@ -6,14 +6,15 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-Bin = Literal["head", "torso", "tail"]
-Order = Literal["frequency", "rarest", "name", "label"]
+from longtail.metrics.frequency import BinName
+
+LabelOrder = Literal["frequency", "rarest", "name", "label"]
 LARGEST_ID = 2**31 - 1
 _LARGEST_VALUE = 1e15
 _ABSENT: Any = None  # default of fields that may be absent, but not null
 
 Index = Annotated[int, Field(ge=0, le=LARGEST_ID)]
-Value = Annotated[float, Field(ge=-_LARGEST_VALUE, le=_LARGEST_VALUE)]
+FeatureValue = Annotated[float, Field(ge=-_LARGEST_VALUE, le=_LARGEST_VALUE)]
 LabelRef = Annotated[int, Field(ge=0, le=LARGEST_ID)] | Annotated[str, Field(max_length=10_000)]
 
 EXAMPLES: dict[str, Any] = {
@@ -41,7 +42,7 @@ class SparseRow(_Taken):
     """A sparse row: indices, each once, and values."""
 
     indices: list[Index] = Field(examples=[[3, 17]])
-    values: list[Value] = Field(description="One for each index.", examples=[[0.5, 1.0]])
+    values: list[FeatureValue] = Field(description="One for each index.", examples=[[0.5, 1.0]])
 
 
 class PredictRequest(_Taken):
@@ -98,7 +99,7 @@ class LabelEntry(BaseModel):
     label: int = Field(description="Its id.", examples=[17])
     name: str | None = Field(description="null if labels have no names.", examples=["import"])
     training_rows: int = Field(description="Training rows that have it.", examples=[412])
-    bin: Bin = Field(
+    bin: BinName = Field(
         description="head: the most frequent labels that make up half of all label assignments; torso: those up to "
         "90 %; tail: the others."
     )

@@ -22,9 +22,10 @@ from longtail.data.sparse import as_indicator, with_columns
 from longtail.errors import InputError, ModelError, ParameterError
 from longtail.kernels.types import Float32, Float64, Int32, Int64
 from longtail.learners import Calibration, Explanation, Learner
-from longtail.learners.calibration import Bins, Method
+from longtail.learners.calibration import Method
 from longtail.learners.prediction import checked_k
 from longtail.metrics import Evaluator, Scores, calibration_error
+from longtail.metrics.frequency import NamedBins
 from longtail.propensity import GivenPropensity, Propensity
 from longtail.store.manifest import read_model, write_model
 from longtail.store.shards import topk_in_shards
@@ -198,7 +199,7 @@ class Model:
         return self.names(self.predict_topk(X, k, **how))
 
     def calibrate(
-        self, dataset: Dataset, *, method: Method = "isotonic", bins: Bins | None = "head-torso-tail", k: int = 20
+        self, dataset: Dataset, *, method: Method = "isotonic", bins: NamedBins | None = "head-torso-tail", k: int = 20
     ) -> Self:
         """Fit probabilities on held-out rows; see `Calibration`.
 

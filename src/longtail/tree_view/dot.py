@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from longtail.errors import counted
 from longtail.tree_view.branches import Branch
-from longtail.tree_view.outline import Outline, counted
+from longtail.tree_view.outline import Outline
 from longtail.tree_view.text import plain, size, title
 
 _HEAD = """digraph labels {
@@ -52,7 +53,7 @@ def dot(seen: Outline, branches: Iterable[Branch], *, rest: bool = True) -> str:
             parts.append(f"  {here}_labels [label={_quoted(rows, 'l')}, {_LABELS}];\n  {here} -> {here}_labels;\n")
         parts += [f"  {here} -> n{child.node};\n" for child in branch.children]
         if rest and branch.children_left_out and branch.children:
-            more = _quoted([f"... {' '.join(counted(branch.children_left_out, 'node'))} more"], "l")
+            more = _quoted([f"... {counted(branch.children_left_out, 'node')} more"], "l")
             parts.append(f"  {here}_more [label={more}, {_LABELS}];\n  {here} -> {here}_more;\n")
         todo += branch.children[::-1]
     return "".join([*parts, "}\n"])

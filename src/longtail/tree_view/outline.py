@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from longtail.data.label_index import LabelIndex
-from longtail.errors import InputError
+from longtail.errors import InputError, counted
 from longtail.kernels.types import Int32, Int64
 from longtail.learners.label_trees.forest import LabelForest
 
@@ -52,8 +52,9 @@ class Summary:
         >>> Summary(1, 3, 2, 5, 0, 0, 2, 2.5, 3).parts()[:2]
         [('1', 'tree'), ('3', 'nodes')]
         """
-        parts = [counted(self.trees, "tree"), counted(self.nodes, "node"), counted(self.levels, "level")]
-        parts += [counted(self.labels, "label"), (f"{self.repeated:,}", "more than once in a tree")]
+        counts = {"tree": self.trees, "node": self.nodes, "level": self.levels, "label": self.labels}
+        parts = [counted(number, what).partition(" ")[::2] for what, number in counts.items()]
+        parts.append((f"{self.repeated:,}", "more than once in a tree"))
         if self.nowhere:
             parts.append((f"{self.nowhere:,}", "in no tree"))
         sizes = f"{self.smallest_leaf:,} to {self.largest_leaf:,}"
@@ -212,14 +213,3 @@ def outline(model: Model) -> Outline:
         f"{type(learner).__name__} has no label tree to show: give a model of LabelTree, such as one of the recipe "
         "longtail-tree."
     )
-
-
-def counted(number: int, thing: str) -> tuple[str, str]:
-    """Format a number and its unit.
-
-    Examples
-    --------
-    >>> counted(1, "label"), counted(1200, "label")
-    (('1', 'label'), ('1,200', 'labels'))
-    """
-    return f"{number:,}", thing if number == 1 else f"{thing}s"

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
+from longtail.errors import counted
 from longtail.tree_view.branches import Branch
-from longtail.tree_view.outline import BETWEEN, Outline, counted
+from longtail.tree_view.outline import BETWEEN, Outline
 
 _LONGEST = 60
 # Control characters, line separators, bidirectional overrides and surrogates.
@@ -33,10 +34,10 @@ def title(seen: Outline, node: int) -> str:
 
 def size(seen: Outline, branch: Branch) -> str:
     """Return the number of labels below a node, and of its nodes if none is shown."""
-    parts = [" ".join(counted(int(seen.sizes[branch.node]), "label"))]
-    parts.append(f"recorded {' '.join(counted(int(seen.recorded[branch.node]), 'time'))}")
+    parts = [counted(int(seen.sizes[branch.node]), "label")]
+    parts.append(f"recorded {counted(int(seen.recorded[branch.node]), 'time')}")
     if branch.children_left_out and not branch.children:
-        parts.append(f"{' '.join(counted(branch.children_left_out, 'node'))} below")
+        parts.append(f"{counted(branch.children_left_out, 'node')} below")
     return ", ".join(parts)
 
 
@@ -89,7 +90,7 @@ def lines(
             under.append(faint(f"... {item.labels_left_out:,} more"))
         under += item.children
         if rest and item.children_left_out and item.children:
-            under.append(faint(f"... {' '.join(counted(item.children_left_out, 'node'))} more"))
+            under.append(faint(f"... {counted(item.children_left_out, 'node')} more"))
         for place, one in reversed(list(enumerate(under))):
             last = place == len(under) - 1
             todo.append((below + ("└── " if last else "├── "), below + ("    " if last else "│   "), one))

@@ -2,6 +2,7 @@
 
 from longtail.errors import ParameterError
 from longtail.propensity import Propensity
+from longtail.validation import named
 from longtail.weighting.base import Costs, PropensityWeighting, Weighting
 from longtail.weighting.weightings import (
     PW,
@@ -57,13 +58,9 @@ def get_weighting(weighting: str | Weighting | None, *, propensity: Propensity |
     """
     if weighting is None:
         return NoWeighting()
-    if isinstance(weighting, Weighting):
-        if propensity is not None:
-            raise ParameterError("propensity", propensity, "must be set in the weighting when that is an object")
-        return weighting
-    found = WEIGHTINGS.get(weighting.lower().replace("_", "-")) if isinstance(weighting, str) else None
-    if found is None:
-        raise ParameterError("weighting", weighting, f"must be a Weighting or one of {', '.join(WEIGHTINGS)}")
-    if propensity is not None and issubclass(found, PropensityWeighting):
-        return found(propensity=propensity)
-    return found()
+    if isinstance(weighting, Weighting) and propensity is not None:
+        raise ParameterError("propensity", propensity, "must be set in the weighting when that is an object")
+    found = named("weighting", weighting, WEIGHTINGS, Weighting)
+    if propensity is not None and isinstance(found, PropensityWeighting):
+        found.propensity = propensity
+    return found

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from longtail.kernels.types import Float64
-from longtail.losses import ORDERS, Order
+from longtail.losses import CORRECTION_ORDERS, CorrectionOrder
 from longtail.propensity import Propensity
 from longtail.validation import Constraint, Number, OneOf, check
 from longtail.weighting.base import PropensityWeighting, Weighting
@@ -129,14 +129,14 @@ class PWcb(PropensityWeighting):
     """
 
     name = "pw-cb"
-    _constraints: ClassVar[Mapping[str, Constraint]] = {"beta": _BETA, "order": OneOf(*ORDERS)}
+    _constraints: ClassVar[Mapping[str, Constraint]] = {"beta": _BETA, "order": OneOf(*CORRECTION_ORDERS)}
 
     def __init__(
         self,
         *,
         propensity: Propensity | str | None = None,
         beta: float = 0.9,
-        order: Order = "correct-then-rebalance",
+        order: CorrectionOrder = "correct-then-rebalance",
         rescale: bool = False,
     ) -> None:
         super().__init__(propensity=propensity, rescale=rescale)
@@ -145,7 +145,7 @@ class PWcb(PropensityWeighting):
 
     def _positive(self, counts: Float64, n_rows: int) -> Float64:
         inverse = self._inverse(counts, n_rows)
-        if self.order == ORDERS[0]:
+        if self.order == CORRECTION_ORDERS[0]:
             return class_balanced_factor(counts, self.beta) * (2.0 * inverse - 1.0)
         return class_balanced_factor(counts * inverse, self.beta) * inverse + (inverse - 1.0)
 

@@ -26,7 +26,7 @@ def some_rows(n=23, features=31, density=0.3, seed=0):
     )
 
 
-def drawn(X, rows, keep=1.0, seed=7):
+def drawn(X, rows, keep_probability=1.0, seed=7):
     begin = np.empty(len(rows) + 1, np.int64)
     indices, values = np.empty(X.nnz * 2, np.int32), np.empty(X.nnz * 2, np.float32)
     count = sample_entries(
@@ -34,7 +34,7 @@ def drawn(X, rows, keep=1.0, seed=7):
         X.indices,
         X.data,
         np.asarray(rows),
-        keep,
+        keep_probability,
         np.array([seed], np.uint64),
         begin,
         indices,
@@ -81,12 +81,15 @@ def test_all_entries_are_sampled_without_dropout():
 
 def test_dropout_keeps_each_entry_with_its_probability():
     X = some_rows(400, 200, 0.5)
-    bags = drawn(X, np.arange(400), keep=0.8)
+    bags = drawn(X, np.arange(400), keep_probability=0.8)
     assert len(bags.indices) / X.nnz == pytest.approx(0.8, abs=4 * np.sqrt(0.8 * 0.2 / X.nnz))
     kept = sp.csr_array((bags.values, bags.indices, bags.indptr), shape=X.shape)
     assert ((kept != 0) > (X != 0)).nnz == 0
     assert (abs(kept - X.multiply(kept != 0)) > 0).nnz == 0
-    again, other = drawn(X, np.arange(400), keep=0.8), drawn(X, np.arange(400), keep=0.8, seed=8)
+    again, other = (
+        drawn(X, np.arange(400), keep_probability=0.8),
+        drawn(X, np.arange(400), keep_probability=0.8, seed=8),
+    )
     np.testing.assert_array_equal(again.indices, bags.indices)
     assert len(other.indices) != len(bags.indices) or (other.indices != bags.indices).any()
 

@@ -197,7 +197,7 @@ def crossing_rights(trees):
 
 
 def more(name, size, value, trees):
-    """A number that the trees allow, and the learner around them doesn't."""
+    """A number that the trees allow, and the learner that wraps them doesn't."""
     changed(name, 5, value)(trees)
     setattr(trees, size, 99)
 

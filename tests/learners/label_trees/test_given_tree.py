@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from longtail import LabelTree
 from longtail.data import Hierarchy, read_hierarchy
-from longtail.errors import InputError, ParameterError
+from longtail.errors import InputError
 from longtail.learners.label_trees.forest import Branches, LabelForest
 from longtail.learners.label_trees.given import branches_from_pairs
 from tests.learners.contract import assert_same, small_data
@@ -238,5 +238,5 @@ def test_a_hierarchy_of_label_ids_is_a_tree_as_it_is():
 def test_a_hierarchy_of_names_is_matched_by_hand():
     X, Y = small_data()
     towns = Hierarchy(("Italy", "Rome"), (None, None), np.array([[1, 0]], np.int32))
-    with pytest.raises(ParameterError, match=r"tree must have label ids among its concepts.*pairs\(label_names\)"):
+    with pytest.raises(InputError, match=r"must have label ids among them.*pairs\(label_names\)"):
         LabelTree(tree=towns).fit(X, Y)

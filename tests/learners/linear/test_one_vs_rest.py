@@ -41,16 +41,16 @@ class GivenCosts(Weighting):
         return Costs(np.full(size, self.positive, np.float32), np.full(size, self.negative, np.float32))
 
 
-def liblinear(X, y, loss, regularisation, positive, negative):
+def liblinear(X, y, loss, C, positive, negative):
     """Weights and bias of one label by LIBLINEAR."""
     weight = {0: negative, 1: positive}
     if loss == "logistic":
         solver = LogisticRegression(
-            solver="liblinear", C=regularisation, class_weight=weight, tol=1e-10, max_iter=10000, intercept_scaling=1
+            solver="liblinear", C=C, class_weight=weight, tol=1e-10, max_iter=10000, intercept_scaling=1
         )
     else:
         solver = LinearSVC(
-            loss=loss.replace("-", "_"), C=regularisation, class_weight=weight, tol=1e-10, max_iter=1000000, dual=True
+            loss=loss.replace("-", "_"), C=C, class_weight=weight, tol=1e-10, max_iter=1000000, dual=True
         )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -58,11 +58,11 @@ def liblinear(X, y, loss, regularisation, positive, negative):
     return solver.coef_[0], solver.intercept_[0]
 
 
-def objective(X, y, w, b, loss, regularisation, positive, negative, center=0.0):
+def objective(X, y, w, b, loss, C, positive, negative, center=0.0):
     """What one label's classifier minimises, in double precision."""
     scores = X @ w + b
     total = get_loss(loss).weighted_value(scores, y, positive, negative)
-    return 0.5 * (w @ w) + 0.5 * (b - center) ** 2 + regularisation * np.sum(total)
+    return 0.5 * (w @ w) + 0.5 * (b - center) ** 2 + C * np.sum(total)
 
 
 class TestOneVsRest(MatrixContract):
@@ -79,28 +79,23 @@ class TestLogisticOneVsRest(MatrixContract):
 @given(
     loss=st.sampled_from(LOSSES),
     seed=st.integers(0, 2**32 - 1),
-    regularisation=st.sampled_from([0.1, 1.0, 10.0]),
+    C=st.sampled_from([0.1, 1.0, 10.0]),
     costs=st.sampled_from([(1.0, 1.0), (8.0, 1.0), (0.2, 1.0), (3.0, 0.5)]),
 )
-def test_the_optimum_is_liblinears(loss, seed, regularisation, costs):
+def test_the_optimum_is_liblinears(loss, seed, C, costs):
     rng = np.random.default_rng(seed)
     X = sp.random_array((60, 12), density=0.4, rng=rng, dtype=np.float32, format="csr")
     Y = (rng.random((60, 5)) < [0.02, 0.1, 0.3, 0.5, 0.9]).astype(np.float32)
     Y[0], Y[1] = 1, 0
     learner = OneVsRest(
-        loss=loss,
-        C=regularisation,
-        weighting=GivenCosts(positive=costs[0], negative=costs[1]),
-        normalise=False,
-        n_jobs=1,
-        **EXACT,
+        loss=loss, C=C, weighting=GivenCosts(positive=costs[0], negative=costs[1]), normalise=False, n_jobs=1, **EXACT
     ).fit(X, Y)
     coef, intercept = learner.coef_.toarray().astype(float), learner.intercept_.astype(float)
     for label in range(5):
         y = Y[:, label]
-        w, b = liblinear(X, y, loss, regularisation, *costs)
-        best = objective(X, y, w, b, loss, regularisation, *costs)
-        ours = objective(X, y, coef[label], intercept[label], loss, regularisation, *costs)
+        w, b = liblinear(X, y, loss, C, *costs)
+        best = objective(X, y, w, b, loss, C, *costs)
+        ours = objective(X, y, coef[label], intercept[label], loss, C, *costs)
         assert ours <= best * (1 + 2e-3) + 1e-4
 
 

@@ -286,18 +286,18 @@ def test_wrappers_work_on_top():
     data = datasets.load("debian-tags:train")
     texts, Y = data.texts[:300], data.Y[:300]
     inner = small(epochs=2)
-    for around in (
+    for outer in (
         RankNet(learner=inner, folds=2, width=2, epochs=2),
         CentroidReranker(learner=inner),
         TAug(learner=inner, copies=1),
     ):
-        learner = TextLearner(learner=around).set_params(features__max_length=32)
+        learner = TextLearner(learner=outer).set_params(features__max_length=32)
         assert learner.fit(texts, Y).predict_topk(texts[:5], 3).labels.shape == (5, 3)
         assert learner.features_.tokenizer == "words"
         assert learner.explain(texts[:1], k=1)[0].score == pytest.approx(
             learner.predict_topk(texts[:1], 1).scores[0, 0]
         )
-        if isinstance(around, CentroidReranker):  # it compares texts by the vectors of the encoder
+        if isinstance(outer, CentroidReranker):  # it compares texts by the vectors of the encoder
             assert learner.learner_.centroids_.arrays(32, Y.shape[1]).features.max() < 32
 
 

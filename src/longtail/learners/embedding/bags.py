@@ -40,13 +40,13 @@ def sample_entries(
     indices: Int32,
     values: Float32,
     rows: Int64,
-    keep: float,
+    keep_probability: float,
     state: UInt64,
     begin: Int64,
     kept: Int32,
     weights: Float32,
 ) -> Any:
-    """Copy some rows, each entry with probability `keep`, and return the number of copied entries.
+    """Copy some rows, each entry with probability `keep_probability`, and return the number of copied entries.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ def sample_entries(
         All rows as CSR arrays.
     rows : ndarray of int64
         Rows to copy.
-    keep : float
+    keep_probability : float
     state : ndarray of uint64, shape (1,)
         State of the random generator.
     begin, kept, weights : ndarray
@@ -64,7 +64,7 @@ def sample_entries(
     begin[0] = 0
     for place in range(rows.shape[0]):
         for at in range(indptr[rows[place]], indptr[rows[place] + 1]):
-            if keep >= 1 or random_unit(state) < keep:
+            if keep_probability >= 1 or random_unit(state) < keep_probability:
                 kept[count] = indices[at]
                 weights[count] = values[at]
                 count += 1

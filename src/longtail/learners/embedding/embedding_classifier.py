@@ -15,10 +15,10 @@ from longtail.kernels.arrays import unit_rows
 from longtail.kernels.augmentation import Augmentation, with_copies
 from longtail.learners.cost import TrainingCost
 from longtail.learners.embedding.adjacency import Adjacency
-from longtail.learners.embedding.network import Activation, folded
+from longtail.learners.embedding.network import EmbeddingActivation, folded
 from longtail.learners.embedding.ranking import EmbeddingRanker
 from longtail.learners.embedding.regularisers import Regulariser, Sampling
-from longtail.learners.embedding.search import Lanes, Search, check_search
+from longtail.learners.embedding.search import IndexKind, Lanes, check_search
 from longtail.learners.embedding.training import Optimiser, TrainableEmbedding
 from longtail.learners.held_out import split_rows
 from longtail.learners.platt import fit_platt
@@ -152,11 +152,11 @@ class EmbeddingClassifier(EmbeddingRanker):
         "regulariser_weight": Optional(Number(low=0)),
         "input_dropout": Number(low=0, below=1),
         "validation_fraction": Number(low=0, below=1),
-        "activation": OneOf(*get_args(Activation)),
+        "activation": OneOf(*get_args(EmbeddingActivation)),
         "precision": OneOf(*get_args(Precision)),
         "loss": OneOf(*TORCH_LOSSES),
         "regulariser": Optional(OneOf(*get_args(Regulariser))),
-        "search": OneOf(*get_args(Search)),
+        "search": OneOf(*get_args(IndexKind)),
         "sampling": OneOf(*get_args(Sampling)),
         "adjacency": OneOf(*get_args(Adjacency)),
         "optimiser": OneOf(*get_args(Optimiser)),
@@ -170,7 +170,7 @@ class EmbeddingClassifier(EmbeddingRanker):
         *,
         embedding_dim: int = 512,
         hidden_layer_sizes: Sequence[int] = (),
-        activation: Activation = "relu",
+        activation: EmbeddingActivation = "relu",
         loss: TorchLossName = "logistic",
         margin: float = 0.3,
         n_hard_negatives: int = 10,
@@ -189,7 +189,7 @@ class EmbeddingClassifier(EmbeddingRanker):
         validation_fraction: float = 0.02,
         patience: int = 3,
         average: int = 1,
-        search: Search = "auto",
+        search: IndexKind = "auto",
         precision: Precision = "float32",
         normalise: bool = True,
         random_state: int = 0,
@@ -235,7 +235,7 @@ class EmbeddingClassifier(EmbeddingRanker):
 
     def _fit(self, X: sp.csr_array, Y: sp.csr_array, augmentation: Augmentation | None = None) -> None:
         require_torch("Training an EmbeddingClassifier")
-        check_memory(self._bytes(X, Y), "training", "features or dimensions")
+        check_memory(self._bytes(X, Y), "training", "features or a smaller embedding_dim")
         rows, held_out = split_rows(Y, self.label_counts_, float(self.validation_fraction), int(self.random_state))
         trained, labels = X[rows], Y[rows]
         if augmentation is not None:

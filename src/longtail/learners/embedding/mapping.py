@@ -10,13 +10,13 @@ import scipy.sparse as sp
 from longtail.kernels.arrays import unit_rows
 from longtail.kernels.types import Float32
 from longtail.learners.embedding.bags import sum_bags
-from longtail.learners.embedding.network import Activation
+from longtail.learners.embedding.network import EmbeddingActivation
 
-Weights = Sequence[Float32]
+LayerWeights = Sequence[Float32]
 
 
 def embed_rows(
-    X: sp.csr_array, weights: Weights, biases: Weights, activation: Activation, first: int, last: int
+    X: sp.csr_array, weights: LayerWeights, biases: LayerWeights, activation: EmbeddingActivation, first: int, last: int
 ) -> Float32:
     """Embed the rows from first to last; a row at the origin stays there.
 
@@ -34,7 +34,9 @@ def embed_rows(
     return unit_rows(values)
 
 
-def linear_parts(X: sp.csr_array, weights: Weights, biases: Weights, activation: Activation) -> tuple[Float32, Float32]:
+def linear_parts(
+    X: sp.csr_array, weights: LayerWeights, biases: LayerWeights, activation: EmbeddingActivation
+) -> tuple[Float32, Float32]:
     """Return the contributions of each entry of one row, and of all biases together, to the row's embedding.
 
     With the neurons that are active for this row, the map is linear.

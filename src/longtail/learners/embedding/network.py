@@ -13,7 +13,7 @@ from longtail.learners.training.row_adam import AdamTable
 if TYPE_CHECKING:
     from torch import Tensor
 
-Activation = Literal["relu", "linear"]
+EmbeddingActivation = Literal["relu", "linear"]
 Parameters = dict[str, AdamTable]
 
 FIRST_SPREAD = 0.05  # of weights; only their direction matters, so it sets how far a step turns them
@@ -36,7 +36,9 @@ def first_parameters(n_features: int, widths: Sequence[int], rng: np.random.Gene
     return {name: AdamTable.untrained(values) for name, values in begin.items()}
 
 
-def embed(sums: Tensor, norms: Tensor, parameters: dict[str, Tensor], n_layers: int, activation: Activation) -> Tensor:
+def embed(
+    sums: Tensor, norms: Tensor, parameters: dict[str, Tensor], n_layers: int, activation: EmbeddingActivation
+) -> Tensor:
     """Embed rows as vectors of norm 1.
 
     All neurons of a layer share one trained norm; each has its own direction (section 3.1 of the paper).

@@ -16,12 +16,12 @@ from longtail.errors import InputError, ModelError
 from longtail.kernels.types import Flags, Float32, Int32, UInt8
 from longtail.learners.base import Learner
 from longtail.learners.embedding.mapping import embed_rows, linear_parts
-from longtail.learners.embedding.network import Activation
+from longtail.learners.embedding.network import EmbeddingActivation
 from longtail.learners.embedding.search import (
     MAX_K,
+    IndexKind,
     Lanes,
     PlattScaling,
-    Search,
     VectorIndex,
     exact_topk,
     has_faiss,
@@ -43,8 +43,8 @@ class EmbeddingRanker(Learner):
 
     _log_odds_slope = 1.0
 
-    activation: Activation
-    search: Search
+    activation: EmbeddingActivation
+    search: IndexKind
     normalise: bool
     random_state: int
 

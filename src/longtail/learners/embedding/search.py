@@ -17,7 +17,7 @@ from longtail.kernels.selection import rank_block, rank_weighted_block
 from longtail.kernels.types import Flags, Float32, Int32, UInt8
 from longtail.topk import TopK
 
-Search = Literal["auto", "exact", "hnsw", "ivf"]
+IndexKind = Literal["auto", "exact", "hnsw", "ivf"]
 
 RECALL_TARGET, RECALL_CUTOFF = 0.99, 10
 _HNSW_FROM, _IVF_FROM = 50_000, 400_000  # labels from which "auto" builds an index
@@ -196,7 +196,7 @@ def has_faiss() -> bool:
     return find_spec("faiss") is not None
 
 
-def kind_of_index(search: Search, n_labels: int) -> str | None:
+def kind_of_index(search: IndexKind, n_labels: int) -> str | None:
     """Return the kind of index for a number of labels, None for exact search.
 
     Examples

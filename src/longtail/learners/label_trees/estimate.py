@@ -62,7 +62,7 @@ def check_level_room(trainer: NodeTrainer, size: int) -> None:
     if limit is not None and used + size > limit:
         enough = used + size + _bytes_for(trainer, int(trainer.X.shape[0]))
         need = f"the rows of a level take {shown_size(size)}"
-        raise memory.not_enough_memory(used, need, enough, "negatives or rows")
+        raise memory.not_enough_memory(used, need, enough, "hard negatives (n_hard_negatives) or rows")
 
 
 def estimate_nodes(trainer: NodeTrainer, n_hard_negatives: int) -> TrainingCost:

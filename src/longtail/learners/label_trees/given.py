@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable
 
 import numpy as np
 import numpy.typing as npt
 
-from longtail.data.concept_pairs import Concept, check_cycles, check_pairs
+from longtail.data.concept_pairs import Concept, numbered_pairs
 from longtail.data.hierarchy import Hierarchy
-from longtail.data.label_index import LabelIndex
-from longtail.errors import InputError, ParameterError
 from longtail.kernels.types import Int32, Int64
 from longtail.learners.label_trees.forest import Branches
 
 
 def branches_from_pairs(
-    pairs: Iterable[tuple[Concept, Concept]],
+    pairs: Hierarchy | Iterable[tuple[Concept, Concept]],
     labels: npt.ArrayLike,
     rest: Callable[[Int32], Branches],
     *,
@@ -36,7 +32,7 @@ def branches_from_pairs(
 
     Parameters
     ----------
-    pairs : iterable of (child, parent)
+    pairs : Hierarchy, or iterable of (child, parent)
         See `Hierarchy.pairs`. Labels that are not in `labels` are concepts like any other.
     labels : array-like of int
         The labels of the tree.
@@ -62,79 +58,14 @@ def branches_from_pairs(
     ([-1, 0, 0], [1, 1, 2], [0, 1, 2])
     """
     wanted = np.unique(np.asarray(labels, np.int32))
-    concepts, parents = _numbered(pairs, n_labels)
-    check_cycles(parents, list(concepts))
-    placed = {int(label): concepts[int(label)] for label in wanted if int(label) in concepts}
+    concepts, parents = numbered_pairs(pairs, n_labels)
+    numbers = {concept: number for number, concept in enumerate(concepts)}
+    placed = {int(label): numbers[int(label)] for label in wanted if int(label) in numbers}
     others = np.array([label for label in wanted if int(label) not in placed], np.int32)
     if not placed:
         return rest(others)
     below, label_of, tops = _attached(parents, len(concepts), placed)
     return _numbered_nodes(below, label_of, tops, rest(others) if len(others) else None)
-
-
-def check_tree(tree: Any) -> None:
-    """Refuse what is neither a hierarchy nor a list of pairs, such as a file name or a mapping.
-
-    Examples
-    --------
-    >>> check_tree([(0, "Italy"), (1, "Italy")])
-    """
-    if isinstance(tree, Hierarchy | None) or (
-        isinstance(tree, Iterable) and not isinstance(tree, str | bytes | os.PathLike | Mapping)
-    ):
-        return
-    raise ParameterError(
-        "tree",
-        _short(tree),
-        "must be a list of pairs (child, parent); to read a file use --tree FILE, or in Python "
-        "read_hierarchy(path).pairs(label_names)",
-    )
-
-
-def pairs_of(tree: Any, n_labels: int) -> list[Any] | None:
-    """Return the pairs of a given tree: of a hierarchy, those with its concepts matched with the label ids.
-
-    Examples
-    --------
-    >>> towns = Hierarchy(("Italy", "0", "1"), (None,) * 3, np.array([[1, 0], [2, 0]], np.int32))
-    >>> pairs_of(towns, n_labels=2)
-    [(0, 'Italy'), (1, 'Italy')]
-    """
-    if not isinstance(tree, Hierarchy):
-        return None if tree is None else list(tree)
-    try:
-        return list(tree.pairs(LabelIndex(n_labels=n_labels).all_shown()))
-    except InputError:
-        raise ParameterError(
-            "tree",
-            _Shown(f"a hierarchy of {len(tree.names):,} concepts"),
-            "must have label ids among its concepts; where these are label names, give "
-            "hierarchy.pairs(label_names) instead",
-        ) from None
-
-
-class _Shown(str):
-    """A string that is shown without quotes in messages."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return str(self)
-
-
-def _numbered(pairs: Iterable[Any], n_labels: int | None) -> tuple[dict[Concept, int], Int64]:
-    """Number the concepts by first occurrence, and drop duplicate pairs."""
-    concepts: dict[Concept, int] = {}
-    numbers = [
-        (concepts.setdefault(child, len(concepts)), concepts.setdefault(parent, len(concepts)))
-        for child, parent in check_pairs(pairs, n_labels)
-    ]
-    return concepts, np.array(numbers, np.int64).reshape(-1, 2)
-
-
-def _short(value: Any) -> _Shown:
-    text = repr(value)
-    return _Shown(text if len(text) <= 60 else text[:57] + "...")
 
 
 def _attached(parents: Int64, n_concepts: int, placed: dict[int, int]) -> tuple[list[list[int]], list[int], list[int]]:

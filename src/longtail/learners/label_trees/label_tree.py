@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache, partial
 from typing import Any, ClassVar, Literal, Self, get_args
 
@@ -11,6 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
+from longtail.data.concept_pairs import HIERARCHY
 from longtail.errors import ParameterError
 from longtail.kernels.augmentation import Augmentation
 from longtail.kernels.types import Flags, Float32, Float64, Int32
@@ -21,7 +22,7 @@ from longtail.learners.label_trees.chunk_weights import PRECISIONS, ChunkWeights
 from longtail.learners.label_trees.estimate import estimate_nodes
 from longtail.learners.label_trees.explaining import explain_label
 from longtail.learners.label_trees.forest import Branches, LabelForest
-from longtail.learners.label_trees.given import branches_from_pairs, check_tree, pairs_of
+from longtail.learners.label_trees.given import branches_from_pairs
 from longtail.learners.label_trees.insertion import insert_labels
 from longtail.learners.label_trees.node_training import NodeTrainer
 from longtail.learners.label_trees.overlap import with_overlap
@@ -41,12 +42,12 @@ from longtail.topk import TopK
 from longtail.validation import Boolean, Constraint, Integer, Number, OneOf, Optional, check, numbers_per_label
 from longtail.weighting import PropensityWeighting, Weighting, get_weighting
 
-Search = Literal["beam", "best-first"]
+SearchMethod = Literal["beam", "best-first"]
 _SEED_STEP = 1_000_003  # between the seeds of trees, so that learners with adjacent seeds have no tree in common
 _LABEL_WEIGHT = Number(low=0, below=1e30)
 _SEARCH_CONSTRAINTS: dict[str, Constraint] = {
     "discount": Number(above=0, high=1),
-    "search": OneOf(*get_args(Search)),
+    "search": OneOf(*get_args(SearchMethod)),
     "beam": Integer(1),
 }
 
@@ -137,6 +138,7 @@ class LabelTree(Learner):
 
     _constraints: ClassVar[Mapping[str, Constraint]] = {
         **SOLVER_CONSTRAINTS,
+        "tree": Optional(HIERARCHY),
         "n_trees": Integer(1),
         "n_components": Optional(Integer(1)),
         "leaf_size": Integer(1),
@@ -170,7 +172,7 @@ class LabelTree(Learner):
         weighting: Weighting | str | None = None,
         n_hard_negatives: int = 16,
         discount: float = 0.2,
-        search: Search = "beam",
+        search: SearchMethod = "beam",
         beam: int = 10,
         normalise: bool = True,
         bias: float = 1.0,
@@ -223,7 +225,6 @@ class LabelTree(Learner):
             is_known = False
         if not is_known:
             raise ParameterError("loss", self.loss, "must be squared-hinge or logistic")
-        check_tree(self.tree)
         weighting = get_weighting(self.weighting)
         if isinstance(weighting, PropensityWeighting) and isinstance(
             get_propensity(weighting.propensity), GivenPropensity
@@ -321,7 +322,7 @@ class LabelTree(Learner):
     def _partition(self, X: sp.csr_array, Y: sp.csr_array, scales: Float64) -> LabelForest:
         """Partition the labels that occur."""
         present = np.flatnonzero(np.bincount(Y.indices, minlength=Y.shape[1])).astype(np.int32)
-        pairs = pairs_of(self.tree, Y.shape[1])
+        given = list(self.tree) if isinstance(self.tree, Iterator) else self.tree
 
         @cache
         def points() -> Any:
@@ -343,10 +344,10 @@ class LabelTree(Learner):
         made = []
         for tree in range(self.n_trees):
             seed = self.random_state + _SEED_STEP * tree
-            if pairs is None:
+            if given is None:
                 branches = part(present, seed)
             else:
-                branches = branches_from_pairs(pairs, present, partial(part, seed=seed), n_labels=Y.shape[1])
+                branches = branches_from_pairs(given, present, partial(part, seed=seed), n_labels=Y.shape[1])
                 if self.n_trees > 1 and points.cache_info().currsize == 0:
                     raise ParameterError(
                         "n_trees", self.n_trees, "must be 1 with a tree of your own that has every label"

@@ -29,7 +29,7 @@ from longtail.learners.label_trees.forest import Branches
 from longtail.runtime.pool import StopFlag, run_blocks
 from longtail.validation import Integer, Optional, check
 
-Part = tuple[int, tuple[int, ...], Int32]  # a node, the path to it from the root, and the labels under it
+NodeLabels = tuple[int, tuple[int, ...], Int32]  # a node, the path to it from the root, and the labels under it
 Runner = Callable[[Callable[[Any, StopFlag], Any], list[Any]], Iterable[Any]]
 
 _SMALL = 4096  # labels that one thread partitions to the end
@@ -214,7 +214,7 @@ def _bisect(points: Any, order: Int32, table: Bisections, levels: Int64) -> None
 
 def _by_k_means(points: Any, labels: Int32, arity: int, leaf_size: int, max_depth: int | None, seed: int) -> Branches:
     parents, nodes, placed = [-1], [np.empty(0, np.int32)], [np.empty(0, np.int32)]
-    level: list[Part] = [(0, (), labels)]
+    level: list[NodeLabels] = [(0, (), labels)]
     depth = 0
     while level:
         wide = []
@@ -233,11 +233,11 @@ def _by_k_means(points: Any, labels: Int32, arity: int, leaf_size: int, max_dept
     return Branches(np.array(parents, np.int32), np.concatenate(nodes), np.concatenate(placed))
 
 
-def _cluster_all(points: Any, parts: list[Part], arity: int, leaf_size: int, seed: int) -> list[list[Int32]]:
+def _cluster_all(points: Any, parts: list[NodeLabels], arity: int, leaf_size: int, seed: int) -> list[list[Int32]]:
     """Clusters of each part: small parts in parallel, a large one with all threads."""
     apart = partial(run_blocks, description="partitioning labels")
 
-    def work(part: Part, stop: StopFlag) -> list[Int32]:
+    def work(part: NodeLabels, stop: StopFlag) -> list[Int32]:
         return _k_means(points, part[2], arity, leaf_size, (seed, *part[1]), _one_by_one(stop))
 
     small = [part for part in parts if len(part[2]) <= _LARGE]

@@ -144,18 +144,18 @@ def _unit_rows(matrix: Any) -> sp.csr_array:
     return sp.csr_array((values, rows.indices.astype(np.int32), rows.indptr), shape=rows.shape)
 
 
-def _padded(source: _Source, dimensions: int) -> Float32:
+def _padded(source: _Source, n_components: int) -> Float32:
     """Given features, padded with columns of zeros."""
     rows = source.rows
-    points = np.zeros((rows.shape[0], dimensions), np.float32)
+    points = np.zeros((rows.shape[0], n_components), np.float32)
     points[:, : rows.shape[1]] = (rows.toarray() if isinstance(rows, sp.csr_array) else rows) * source.scales[:, None]
     return _unit(points)
 
 
-def _project(source: _Source, dimensions: int, seed: list[int]) -> Float32:
+def _project(source: _Source, n_components: int, seed: list[int]) -> Float32:
     """Sums of scaled rows times a matrix of random signs, scaled to unit length."""
     rows, scales, members = source
-    panels = [_signs(bits) for bits in _random_bits(-(-dimensions // LANES), rows.shape[1], seed)]
+    panels = [_signs(bits) for bits in _random_bits(-(-n_components // LANES), rows.shape[1], seed)]
     n_points = rows.shape[0] if members is None else members.shape[1]
     sums = [np.zeros((n_points, LANES), np.float32) for _ in panels]
     for begin in range(0, rows.shape[0], _CHUNK):
@@ -167,7 +167,7 @@ def _project(source: _Source, dimensions: int, seed: list[int]) -> Float32:
             if holders is not None:
                 _add(holders, slice(0, n_points), np.ones(n_points), projected, into)
     points = sums[0] if len(sums) == 1 else np.concatenate(sums, axis=1)
-    return _unit(np.ascontiguousarray(points[:, :dimensions]))
+    return _unit(np.ascontiguousarray(points[:, :n_components]))
 
 
 def _holders(members: sp.csr_array, chunk: slice) -> sp.csr_array:

@@ -55,7 +55,7 @@ class TreeSearch:
         top = TopK.empty(n, k)
         most = self._max_collected(beam) if self.forest.overlaps or factors is not None else 0
         multiplied = _NO_FACTORS if factors is None else factors
-        at_once = max(1, min(_ROWS_AT_ONCE, _FOUND_AT_ONCE // (max(most, beam) * n_trees)))
+        chunk_size = max(1, min(_ROWS_AT_ONCE, _FOUND_AT_ONCE // (max(most, beam) * n_trees)))
         rows, depth = self._rows(X, scales), self.forest.n_levels
         restrictions = self._restrictions(allowed)
         chunks = self.weights.chunks
@@ -77,7 +77,7 @@ class TreeSearch:
             if most:
                 merge_collected(n_trees, found, self.n_labels, multiplied, *part)
 
-        in_chunks(search, n, at_once, "searching the tree")
+        in_chunks(search, n, chunk_size, "searching the tree")
         return top
 
     def nodes(self, X: sp.csr_array, scales: Float64, depth: int, beam: int) -> Int32:
@@ -94,8 +94,8 @@ class TreeSearch:
                 _NO_FLAGS, nodes[part], np.empty((lists, beam), np.float32), *ranking, _NOTHING_COLLECTED,
             )  # fmt: skip
 
-        at_once = max(1, min(_ROWS_AT_ONCE, _FOUND_AT_ONCE // (beam * n_trees)))
-        in_chunks(search, n, at_once, "searching the tree")
+        chunk_size = max(1, min(_ROWS_AT_ONCE, _FOUND_AT_ONCE // (beam * n_trees)))
+        in_chunks(search, n, chunk_size, "searching the tree")
         return nodes.reshape(n, n_trees * beam)
 
     def sent(self, X: sp.csr_array, scales: Float64, depth: int, beam: int) -> sp.csr_array:

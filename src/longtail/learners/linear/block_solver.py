@@ -47,7 +47,7 @@ class BlockProblem(NamedTuple):
     `positive_lanes[positive_offsets[p]:positive_offsets[p + 1]]` are the labels of the block that row
     `positive_rows[p]` has. `diagonal` and `bound`, of shape (2, 64), hold 1 / (2 C) or 0 and the upper bound of the
     dual variables, for negative (row 0) and positive rows (row 1). A negative row with no score above `screen` needs no
-    dual variables. Gradients up to `tolerance` are ignored.
+    dual variables. Gradients up to `tol` are ignored.
     """
 
     positive_rows: Int64
@@ -57,7 +57,7 @@ class BlockProblem(NamedTuple):
     diagonal: Float32
     bound: Float32
     screen: np.float32
-    tolerance: np.float32
+    tol: np.float32
     max_iter: int
 
 
@@ -111,7 +111,7 @@ def shuffle(order: Int32, count: int, finely: bool, state: UInt64) -> None:
 
 @kernel_with(fastmath={"contract"})
 def logistic_step(
-    scores: Float32, dual: Float32, sign: Int8, slot: Any, q: Any, bound: Float32, tolerance: Any, change: Float32
+    scores: Float32, dual: Float32, sign: Int8, slot: Any, q: Any, bound: Float32, tol: Any, change: Float32
 ) -> Any:
     """Dual step of the logistic loss for 64 labels; same contract as `hinge_lanes`.
 
@@ -146,7 +146,7 @@ def logistic_step(
                 t = np.float32(0.5) * (low + high)
         new = upper / (np.float32(1) + np.exp(-t))
         # A step with a gradient below the tolerance is not taken.
-        if abs(new - old) * (q + np.float32(4) / upper) > tolerance:
+        if abs(new - old) * (q + np.float32(4) / upper) > tol:
             lines |= 1 << (lane // LINE)
         else:
             new = old
@@ -186,7 +186,7 @@ def _visit_rows(count: int, slots: int, rows: CSRRows, problem: BlockProblem, me
     weights, bias_weights, slot_of_row, dual, sign, rest, patience, order, scores, change = memory
     n_positive = len(problem.positive_rows)
     loss, diagonal, bound = problem.loss, problem.diagonal, problem.bound
-    screen, tolerance = problem.screen, problem.tolerance
+    screen, tol = problem.screen, problem.tol
     kept = 0
     moved = 0
     rested = 0
@@ -213,9 +213,9 @@ def _visit_rows(count: int, slots: int, rows: CSRRows, problem: BlockProblem, me
             _open_slot(row, slot, memory)
         # The step of each label goes to `change`, the cache lines that it touches to `lines`.
         if loss == LOGISTIC:
-            lines, most = logistic_step(scores, dual, sign, slot, squares[row], bound, tolerance, change)
+            lines, most = logistic_step(scores, dual, sign, slot, squares[row], bound, tol, change)
         else:
-            lines, most = hinge_lanes(scores, dual, sign, slot, squares[row], diagonal, bound, tolerance, change)
+            lines, most = hinge_lanes(scores, dual, sign, slot, squares[row], diagonal, bound, tol, change)
         if lines != 0:
             lane_commit(dual, sign, slot, bias_weights, bias, change, scale)
             lane_add(indices, values, start, end, weights, change, lines)

@@ -114,9 +114,9 @@ def solve(
     any label of the block, the offsets of their lanes, and the lanes; `costs` are those of the labels of the block.
     """
     diagonal, bound = _dual_limits(settings.loss, lane_costs(settings, costs))
-    tolerance, epochs = np.float32(settings.tol), max_epochs(settings, len(rows.indptr) - 1)
+    tol, epochs = np.float32(settings.tol), max_epochs(settings, len(rows.indptr) - 1)
     screen = _screening_score(settings, bound, rows)
-    problem = BlockProblem(*positives, settings.loss, diagonal, bound, screen, tolerance, epochs)
+    problem = BlockProblem(*positives, settings.loss, diagonal, bound, screen, tol, epochs)
     state: UInt64 = np.array([settings.random_state + (number << 32)], np.uint64)
     solve_block(rows, problem, memory, state, stop)
     return problem
@@ -124,10 +124,10 @@ def solve(
 
 def _screening_score(settings: SolverSettings, bound: Float32, rows: CSRRows) -> np.float32:
     """Score up to which a row without labels of the block violates no optimality condition by more than `tol`."""
-    tolerance = settings.tol
+    tol = settings.tol
     if settings.loss != LOGISTIC:
-        return np.float32(-1 + tolerance)
-    share = tolerance / (4 + float(bound[0].max()) * float(rows.squares.max(initial=0)))
+        return np.float32(-1 + tol)
+    share = tol / (4 + float(bound[0].max()) * float(rows.squares.max(initial=0)))
     return np.float32(math.log(share / (1 - share)) if share < 1 else math.inf)
 
 

@@ -25,8 +25,6 @@ from longtail.runtime.pool import SpareMemory, StopFlag, run_blocks
 from longtail.runtime.task import RemoteTask
 from longtail.weighting import Costs
 
-Labels = Int32
-
 _PILOTS = 7
 
 
@@ -81,13 +79,13 @@ class BlockTrainer:
         self.spare: SpareMemory[_Scratch] = SpareMemory()
 
     @staticmethod
-    def blocks_by_frequency(label_counts: Int64) -> list[Labels]:
+    def blocks_by_frequency(label_counts: Int64) -> list[Int32]:
         """Split the labels that occur into blocks of similar frequency, the most frequent first."""
         present = np.flatnonzero(label_counts)
         ordered = present[np.argsort(-label_counts[present], kind="stable")].astype(np.int32)
         return [ordered[start : start + LANES] for start in range(0, len(ordered), LANES)]
 
-    def train(self, blocks: Sequence[Labels], *, first: int = 0, threads: int | None = None) -> Generator[SolvedBlock]:
+    def train(self, blocks: Sequence[Int32], *, first: int = 0, threads: int | None = None) -> Generator[SolvedBlock]:
         """Train the blocks from number `first` on, and yield them in order."""
         try:
             yield from run_blocks(
@@ -106,7 +104,7 @@ class BlockTrainer:
         """State that a worker needs to solve blocks: X is left out, because `rows` holds it."""
         return {name: value for name, value in vars(self).items() if name != "X"}
 
-    def solve_numbered(self, block: tuple[int, Labels], stop: StopFlag) -> SolvedBlock:
+    def solve_numbered(self, block: tuple[int, Int32], stop: StopFlag) -> SolvedBlock:
         """Train a block given as (number, labels)."""
         number, labels = block
         return self.solve(labels, number, stop)
@@ -115,13 +113,13 @@ class BlockTrainer:
         """Free the renumbered indices; nothing can be trained afterwards."""
         self.rows = self.rows._replace(indices=np.empty(0, np.int32))
 
-    def solve(self, labels: Labels, number: int, stop: StopFlag) -> SolvedBlock:
+    def solve(self, labels: Int32, number: int, stop: StopFlag) -> SolvedBlock:
         """Train one block; its `number` seeds the order in which rows are visited."""
         with self.spare.borrowed(lambda: _Scratch(SolverMemory.allocate(*self._shape), CopyBuffers())) as scratch:
             kept = self._solved(labels, number, scratch, stop)
         return kept._replace(features=self._by_frequency[kept.features])
 
-    def _solved(self, labels: Labels, number: int, scratch: _Scratch, stop: StopFlag) -> SolvedBlock:
+    def _solved(self, labels: Int32, number: int, scratch: _Scratch, stop: StopFlag) -> SolvedBlock:
         settings, costs, rows, positives = self.settings, self.costs.take(labels), self.rows, _positives(self.Y, labels)
         if self.augmentation is not None:
             copied = positives[0]
@@ -141,12 +139,12 @@ class BlockTrainer:
             thresholds = bounded_thresholds(settings, self.precision, rows, problem, memory, costs, start, stop)
         return SolvedBlock.pruned(memory.weights, memory.bias_weights, len(labels), thresholds, self.precision)
 
-    def _start_from(self, centre: Centre, labels: Labels, memory: SolverMemory) -> None:
+    def _start_from(self, centre: Centre, labels: Int32, memory: SolverMemory) -> None:
         rows = centre.rows[centre.place[labels]]
         memory.weights[self._number[rows.indices], _lanes(rows)] = rows.data
         memory.bias_weights[: len(labels)] = centre.bias[centre.place[labels]]
 
-    def _interpolate(self, centre: Centre, labels: Labels, memory: SolverMemory) -> None:
+    def _interpolate(self, centre: Centre, labels: Int32, memory: SolverMemory) -> None:
         """Move each label the fraction `steps` of the way from the centre to the solution."""
         rows, steps = centre.rows[centre.place[labels]], np.ones(LANES, np.float32)
         steps[: len(labels)] = centre.steps[labels]
@@ -156,7 +154,7 @@ class BlockTrainer:
         bias = memory.bias_weights[: len(labels)]
         bias += (1 - steps[: len(labels)]) * (centre.bias[centre.place[labels]] - bias)
 
-    def copy_bytes(self, blocks: Sequence[Labels]) -> int:
+    def copy_bytes(self, blocks: Sequence[Int32]) -> int:
         """Additional memory of a thread for augmentation: all rows, and the copies for one block."""
         if self.augmentation is None or not blocks:
             return 0
@@ -164,7 +162,7 @@ class BlockTrainer:
         copied = self.augmentation.copies * min(n, max(int(counts[labels].sum()) for labels in blocks))
         return block_bytes(copied, 0) + 8 * int(self.X.nnz * (1 + 1.5 * copied / max(n, 1)))
 
-    def fingerprint(self, blocks: Sequence[Labels]) -> bytes:
+    def fingerprint(self, blocks: Sequence[Int32]) -> bytes:
         """Digest of everything that the solved blocks depend on."""
         settings = replace(self.settings, max_iter=max_epochs(self.settings, self.X.shape[0]))
         arrays = (self.X.indptr, self.X.indices, self.X.data, self.Y.indptr, self.Y.indices, self.scales)
@@ -196,7 +194,7 @@ def _lanes(rows: sp.csr_array) -> Int64:
     return np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
 
 
-def _positives(Y: sp.csc_array, labels: Labels) -> Positives:
+def _positives(Y: sp.csc_array, labels: Int32) -> Positives:
     """Rows with any of these labels, where the lanes of each begin, and the lanes."""
     columns = [Y.indices[Y.indptr[label] : Y.indptr[label + 1]] for label in labels]
     rows = np.concatenate(columns).astype(np.int64)

@@ -10,8 +10,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from longtail.kernels.lanes import to_bfloat16
-from longtail.kernels.types import Flags, Float32, Int64
-from longtail.learners.linear.training import BlockTrainer, Centre, Labels
+from longtail.kernels.types import Flags, Float32, Int32, Int64
+from longtail.learners.linear.training import BlockTrainer, Centre
 from longtail.learners.linear.weights import BlockWeights, Precision, SolvedBlock
 from longtail.learners.updates import (
     REFIT_SHARE,
@@ -103,7 +103,7 @@ def _retrained(learner: OneVsRest, batch: UpdateBatch, known: _Classifiers, coun
     yield from _solved(learner, trainer, blocks)
 
 
-def _solved(learner: OneVsRest, trainer: BlockTrainer, blocks: list[Labels]) -> Iterator[_Classifiers]:
+def _solved(learner: OneVsRest, trainer: BlockTrainer, blocks: list[Int32]) -> Iterator[_Classifiers]:
     threads = learner._affordable_threads(*trainer.X.shape)
     with closing(trainer.train(blocks, threads=threads)) as solved:
         for labels, block in zip(blocks, solved, strict=True):

@@ -255,16 +255,16 @@ class BlockWeights(BaseEstimator):
         if limit is not None:
             room = limit - memory_in_use()
             most = max(1, min(most, room // (2 * 4 * lanes * thread_count())))
-        at_once = -(-n // -(-n // most)) if n > most else max(1, min(n, max(64, -(-n // thread_count()))))
+        chunk_size = -(-n // -(-n // most)) if n > most else max(1, min(n, max(64, -(-n // thread_count()))))
         permitted = np.empty(0, np.bool_) if allowed is None else allowed
         weights = self._arrays
 
         def rank_task(first: int, stop: StopFlag) -> None:
-            last = min(first + at_once, n)
+            last = min(first + chunk_size, n)
             memory = np.empty((last - first, lanes), np.float32)
             rank_rows(rows, first, last, weights, permitted, lane_factors, memory, top.labels, top.scores)
 
-        tasks = range(0, n, at_once)
+        tasks = range(0, n, chunk_size)
         if len(tasks) == 1:
             rank_task(0, np.zeros(1, np.uint8))
         else:

@@ -72,7 +72,7 @@ class TokenRows:
         return torch.from_numpy(tokens), torch.from_numpy(mask)
 
 
-def bucketed(lengths: Int64, batch: int, rng: np.random.Generator) -> list[Int64]:
+def bucketed(lengths: Int64, batch_size: int, rng: np.random.Generator) -> list[Int64]:
     """Shuffle all rows into batches of rows of similar length.
 
     Examples
@@ -83,14 +83,14 @@ def bucketed(lengths: Int64, batch: int, rng: np.random.Generator) -> list[Int64
     """
     order = rng.permutation(len(lengths))
     batches: list[Int64] = []
-    for first in range(0, len(order), _POOL * batch):
-        pool = order[first : first + _POOL * batch]
+    for first in range(0, len(order), _POOL * batch_size):
+        pool = order[first : first + _POOL * batch_size]
         pool = pool[np.argsort(-lengths[pool], kind="stable")]
-        batches += [pool[at : at + batch] for at in range(0, len(pool), batch)]
+        batches += [pool[at : at + batch_size] for at in range(0, len(pool), batch_size)]
     return [batches[place] for place in rng.permutation(len(batches))]
 
 
-def by_length(lengths: Int64, batch: int) -> list[Int64]:
+def by_length(lengths: Int64, batch_size: int) -> list[Int64]:
     """Return all rows in batches, longest first, for prediction."""
     order = np.argsort(-lengths, kind="stable")
-    return [order[first : first + batch] for first in range(0, len(order), batch)]
+    return [order[first : first + batch_size] for first in range(0, len(order), batch_size)]

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from longtail.learners.neural.modules.encoder import EncoderModule
     from longtail.learners.neural.modules.head import HeadModule
 
-Arrays = dict[str, Array]
+LevelArrays = dict[str, Array]
 
 _WORD = re.compile(r"\w+")
 
@@ -44,7 +44,7 @@ class Level:
     Most heads have one level. In a tree, the labels of all levels but the last are clusters.
     """
 
-    arrays: Arrays
+    arrays: LevelArrays
     Y: Any  # csr_array; None after training
     n_labels: int
 
@@ -176,7 +176,7 @@ class RankingHead(Head):
 
     def levels(self, rows: TokenRows, Y: sp.csr_array, label_texts: Sequence[str] | None, seed: int) -> list[Level]:
         """Cluster the labels if there are many, and number the words of their texts."""
-        arrays: Arrays = {}
+        arrays: LevelArrays = {}
         if self.cluster_size is not None and Y.shape[1] > self.flat_below and Y.nnz:
             clusters = cluster_labels(rows, Y, int(self.cluster_size), seed)
             arrays |= {"of_label": clusters.of_label, "members": clusters.labels, "counts": clusters.counts(Y)}
@@ -392,7 +392,7 @@ def _counts(level: Level) -> Int64:
     return np.bincount(level.Y.indices, minlength=level.n_labels).astype(np.int64)
 
 
-def _rows_around(arrays: Arrays, counts: Int64) -> Int64:
+def _rows_around(arrays: LevelArrays, counts: Int64) -> Int64:
     """Rows of the cluster of each label; those of the label if it has none."""
     cluster = arrays["of_label"]
     return np.where(cluster >= 0, np.asarray(arrays["counts"])[np.maximum(cluster, 0)], counts)

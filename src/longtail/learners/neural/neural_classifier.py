@@ -334,7 +334,7 @@ class NeuralClassifier(NeuralRanker):
             for own, other in shared_parameters(network.head, above[-1].head):
                 own.data.copy_(other.data)
         size = 4 * sum(parameter.numel() for parameter in network.parameters())
-        check_memory(_COPIES * size, "training", "dimensions, or a smaller encoder")
+        check_memory(_COPIES * size, "training", "labels, or a smaller encoder or head")
         return network.to(chosen_device(self.device))
 
     def _train_level(

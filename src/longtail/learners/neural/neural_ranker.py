@@ -18,7 +18,7 @@ from longtail.learners.base import Learner
 from longtail.learners.explanation import Explanation
 from longtail.learners.neural.batches import TokenRows
 from longtail.learners.neural.encoders import Encoder
-from longtail.learners.neural.heads import Arrays, Head, Level
+from longtail.learners.neural.heads import Head, Level, LevelArrays
 from longtail.learners.neural.quantising import from_int8, to_int8, with_int8_products
 from longtail.losses import TorchLossName
 from longtail.runtime.tensors import Tensors
@@ -46,7 +46,7 @@ class NeuralRanker(Learner):
     )  # fmt: skip
 
     configs_: list[str]
-    levels_: list[Arrays]
+    levels_: list[LevelArrays]
     level_sizes_: list[int]
     tensors_: list[Tensors]
     slope_: float

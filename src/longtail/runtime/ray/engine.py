@@ -18,6 +18,7 @@ from longtail.runtime.ray.connection import check_address, connected
 from longtail.runtime.ray.worker import Refusal, run_block, warm_up
 from longtail.runtime.signals import is_stopping
 from longtail.runtime.task import RemoteTask, own, plain, using_engine, with_arrays
+from longtail.validation import OneOf, check
 
 EngineName = Literal["threads", "ray"]
 
@@ -55,8 +56,7 @@ def use_engine(engine: EngineName = "ray", *, address: str | None = None, n_jobs
     >>> with use_engine("threads"):  # or engine="ray"
     ...     learner = OneVsRest().fit([[1, 0], [0, 1]], [[1, 0], [0, 1]])
     """
-    if engine not in get_args(EngineName):
-        raise ParameterError("engine", engine, f"must be one of {', '.join(get_args(EngineName))}")
+    check("engine", engine, OneOf(*get_args(EngineName)))
     if address is not None:
         check_address(address)
     cores = thread_count(n_jobs)

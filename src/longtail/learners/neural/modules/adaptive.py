@@ -36,7 +36,7 @@ class AdaptiveClusters(HeadModule):
         vector_width: int,
         order: Tensor,
         ends: Sequence[int],
-        hidden: int,
+        hidden_size: int,
         shrink: int,
         dropout: float,
         costs: Tensor | None,
@@ -44,14 +44,16 @@ class AdaptiveClusters(HeadModule):
         super().__init__()
         self.n_labels, self.ends = len(order), list(ends)
         self.dropout = Dropout(dropout)
-        self.project = nn.Linear(vector_width, hidden)
+        self.project = nn.Linear(vector_width, hidden_size)
         n_tails = len(ends) - 1
-        self.head = nn.Linear(hidden, ends[0] + n_tails)
+        self.head = nn.Linear(hidden_size, ends[0] + n_tails)
         tails = []
         for number in range(n_tails):
-            thin = max(1, hidden // shrink ** (number + 1))
+            thin = max(1, hidden_size // shrink ** (number + 1))
             size = ends[number + 1] - ends[number]
-            tails.append(nn.Sequential(nn.Linear(hidden, thin), nn.LayerNorm(thin), nn.ReLU(), nn.Linear(thin, size)))
+            tails.append(
+                nn.Sequential(nn.Linear(hidden_size, thin), nn.LayerNorm(thin), nn.ReLU(), nn.Linear(thin, size))
+            )
         self.tails = nn.ModuleList(tails)
         self.register_buffer("order", order)
         self.register_buffer("places", torch.argsort(order))

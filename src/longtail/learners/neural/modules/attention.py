@@ -38,7 +38,7 @@ class LabelAttention(HeadModule):
         self,
         width: int,
         n_labels: int,
-        hidden: Sequence[int],
+        hidden_layer_sizes: Sequence[int],
         loss: TorchLoss,
         costs: Tensor | None,
         multiplied: bool,
@@ -47,7 +47,7 @@ class LabelAttention(HeadModule):
         super().__init__()
         self.n_labels, self.sparse, self.loss_function, self.multiplied = n_labels, sparse, loss, multiplied
         self.looks = table(n_labels, width, (2 / (n_labels + width)) ** 0.5, sparse)
-        widths = [width, *hidden]
+        widths = [width, *hidden_layer_sizes]
         layers = [nn.Linear(below, above) for below, above in pairwise(widths)]
         self.layers = nn.ModuleList(layers)
         self.out = nn.Linear(widths[-1], 1)

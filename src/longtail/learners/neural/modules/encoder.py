@@ -80,17 +80,17 @@ class Dropout(nn.Module):
 
     p = 0.0
 
-    def __init__(self, rate: float) -> None:
+    def __init__(self, p: float) -> None:
         super().__init__()
-        self.rate = float(rate)
+        self._p = float(p)
 
     def forward(self, values: Tensor) -> Tensor:
         """Set some values to 0 and scale up the others."""
         generator = getattr(_here, "generator", None)
-        if not self.training or self.rate == 0 or generator is None:
+        if not self.training or self._p == 0 or generator is None:
             return values
         kept = torch.empty(values.shape, dtype=values.dtype, device=values.device)
-        kept.bernoulli_(1 - self.rate, generator=generator).div_(1 - self.rate)
+        kept.bernoulli_(1 - self._p, generator=generator).div_(1 - self._p)
         return values * kept
 
 

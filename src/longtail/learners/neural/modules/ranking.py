@@ -36,20 +36,20 @@ class LabelWords(NamedTuple):
 class LabelVectors(nn.Module):
     """A vector per label: its own, concatenated with the mean vector of the words of its text.
 
-    `dimensions` is the total width, of which the words have half; with `sparse`, a step uses few labels.
+    `embedding_dim` is the total width, of which the words have half; with `sparse`, a step uses few labels.
     """
 
-    def __init__(self, n_labels: int, dimensions: int, words: LabelWords | None, sparse: bool) -> None:
+    def __init__(self, n_labels: int, embedding_dim: int, words: LabelWords | None, sparse: bool) -> None:
         super().__init__()
-        self.sparse, self.dimensions = sparse, dimensions
-        own = dimensions if words is None else dimensions - dimensions // 2
-        self.own = table(n_labels, own, dimensions**-0.5, sparse)
+        self.sparse, self.embedding_dim = sparse, embedding_dim
+        own = embedding_dim if words is None else embedding_dim - embedding_dim // 2
+        self.own = table(n_labels, own, embedding_dim**-0.5, sparse)
         self.bias = table(n_labels, 1, 0.0, sparse)
         self.words: nn.Embedding | None = None
         if words is not None:
             self.register_buffer("indptr", words.indptr)
             self.register_buffer("listed", words.words)
-            self.words = table(words.n_words, dimensions // 2, dimensions**-0.5, sparse)
+            self.words = table(words.n_words, embedding_dim // 2, embedding_dim**-0.5, sparse)
 
     def begin_at(self, biases: Tensor) -> None:
         """Set the biases."""
@@ -95,7 +95,7 @@ class FlatRanking(HeadModule):
     ) -> None:
         super().__init__()
         self.vectors, self.loss_function, self.dropout = vectors, loss, Dropout(dropout)
-        self.project = nn.Linear(vector_width, vectors.dimensions)
+        self.project = nn.Linear(vector_width, vectors.embedding_dim)
         self.n_labels = vectors.own.num_embeddings
         self.register_buffer("costs", costs, persistent=False)
 
@@ -149,7 +149,7 @@ class ClusteredRanking(HeadModule):
         self.dropout = Dropout(dropout)
         self.n_labels, self.retrieved = vectors.own.num_embeddings, min(retrieved, len(members))
         self.retrieve = nn.Linear(vector_width, len(members))
-        self.project = nn.Linear(vector_width, vectors.dimensions)
+        self.project = nn.Linear(vector_width, vectors.embedding_dim)
         self.register_buffer("of_label", of_label)
         self.register_buffer("members", members)
         self.register_buffer("costs", costs, persistent=False)

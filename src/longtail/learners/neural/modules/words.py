@@ -69,13 +69,15 @@ class WordEncoder(EncoderModule):
 class BiLSTMEncoder(WordEncoder):
     """A bidirectional LSTM with learned initial states over word vectors; its vector is the mean state."""
 
-    def __init__(self, words: WordTable, hidden: int, depth: int, dropout: float, state_dropout: float) -> None:
+    def __init__(
+        self, words: WordTable, hidden_size: int, num_layers: int, dropout: float, state_dropout: float
+    ) -> None:
         super().__init__(words)
-        self.lstm = nn.LSTM(words.table.embedding_dim, hidden, depth, batch_first=True, bidirectional=True)
-        self.first_hidden = nn.Parameter(torch.zeros(2 * depth, 1, hidden))
-        self.first_cell = nn.Parameter(torch.zeros(2 * depth, 1, hidden))
+        self.lstm = nn.LSTM(words.table.embedding_dim, hidden_size, num_layers, batch_first=True, bidirectional=True)
+        self.first_hidden = nn.Parameter(torch.zeros(2 * num_layers, 1, hidden_size))
+        self.first_cell = nn.Parameter(torch.zeros(2 * num_layers, 1, hidden_size))
         self.dropout, self.state_dropout = Dropout(dropout), Dropout(state_dropout)
-        self.width = self.vector_width = 2 * hidden
+        self.width = self.vector_width = 2 * hidden_size
 
     def forward(self, tokens: Tensor, mask: Tensor) -> Encoded:
         """Encode texts; both directions read each text up to its own end."""
@@ -142,18 +144,24 @@ def _reordered(states: Tensor, order: Tensor) -> Tensor:
 
 
 class CNNEncoder(WordEncoder):
-    """Convolutions of several sizes over word vectors, with dynamic max pooling over `parts` parts of a text."""
+    """Convolutions of several sizes over word vectors, pooled by their maxima in `pool_chunks` parts of a text."""
 
     def __init__(
-        self, words: WordTable, filters: int, sizes: Sequence[int], parts: int, hidden: int, dropout: float
+        self,
+        words: WordTable,
+        n_filters: int,
+        kernel_sizes: Sequence[int],
+        pool_chunks: int,
+        hidden_size: int,
+        dropout: float,
     ) -> None:
         super().__init__(words)
         width = words.table.embedding_dim
-        self.convolutions = nn.ModuleList(nn.Conv1d(width, filters, size) for size in sizes)
-        self.parts = parts
-        self.pads = [((size - 1) // 2, size - 1 - (size - 1) // 2) for size in sizes]
-        self.width, self.vector_width = filters * len(sizes), hidden
-        self.bottleneck = nn.Linear(self.width * parts, hidden)
+        self.convolutions = nn.ModuleList(nn.Conv1d(width, n_filters, size) for size in kernel_sizes)
+        self.pool_chunks = pool_chunks
+        self.pads = [((size - 1) // 2, size - 1 - (size - 1) // 2) for size in kernel_sizes]
+        self.width, self.vector_width = n_filters * len(kernel_sizes), hidden_size
+        self.bottleneck = nn.Linear(self.width * pool_chunks, hidden_size)
         self.dropout = Dropout(dropout)
 
     def forward(self, tokens: Tensor, mask: Tensor) -> Encoded:
@@ -172,14 +180,15 @@ class CNNEncoder(WordEncoder):
         """
         n, places, width = states.shape
         lengths = mask.sum(dim=1, keepdim=True).clamp(min=1)
-        ends = (torch.arange(self.parts + 1, device=states.device)[None] * lengths + self.parts - 1) // self.parts
+        chunks = self.pool_chunks
+        ends = (torch.arange(chunks + 1, device=states.device)[None] * lengths + chunks - 1) // chunks
         first, last = ends[:, :-1, None], ends[:, 1:, None]
-        at = first + torch.arange((places + self.parts - 1) // self.parts, device=states.device)
+        at = first + torch.arange((places + chunks - 1) // chunks, device=states.device)
         at = torch.where(at < last, at, first).clamp(max=places - 1)
         at = at + torch.arange(n, device=states.device)[:, None, None] * places
         rows = states.reshape(n * places, width).index_select(0, at.reshape(-1))
         best = rows.view(*at.shape, width).max(dim=2).values * (last > first)
-        return best.transpose(1, 2).reshape(n, width * self.parts)
+        return best.transpose(1, 2).reshape(n, width * chunks)
 
     def layers(self) -> list[list[nn.Parameter]]:
         """Return the word vectors, the convolutions, and the layer above."""
