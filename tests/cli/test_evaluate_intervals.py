@@ -8,6 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 import longtail
+from longtail.cli import console
 from longtail.cli.program import program
 from longtail.data import load
 from longtail.metrics import bootstrap
@@ -94,3 +95,27 @@ def test_labels_that_the_model_has_never_seen(tmp_path, monkeypatch, run):
 def test_no_rows(model, run):
     Path("empty.txt").write_text("0 3 3\n")
     assert "no rows" in run("evaluate", model, "empty.txt", "--intervals", code=2).stderr
+
+
+@pytest.mark.parametrize("width", [40, 60, 80])
+def test_a_narrow_terminal_shows_every_digit(model, run, monkeypatch, width):
+    """Lines are longer than the terminal where the numbers need that; none ends in an ellipsis."""
+    wide = run("evaluate", model, "train.txt", "-k", "1,2,3", "--intervals").stdout
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.setattr(console, "_is_terminal", lambda: True)
+    narrow = run("evaluate", model, "train.txt", "-k", "1,2,3", "--intervals").stdout
+    assert "…" not in narrow
+    numbers = re.compile(r"\d+\.\d\d")
+    assert numbers.findall(narrow) == numbers.findall(wide) != []
+
+
+def test_rows_without_any_label_are_refused(model, run):
+    Path("unlabelled.txt").write_text("2 3 3\n 0:1\n 1:1\n")
+    error = run("evaluate", model, "unlabelled.txt", code=2).stderr
+    assert error == "error: unlabelled.txt: its rows have no labels: give rows whose labels are known.\n"
+
+
+def test_predictions_do_not_replace_their_rows(model, run):
+    error = run("predict", model, "train.txt", "--out", "train.txt", code=2).stderr
+    assert error == "error: train.txt: is both the input and the output: give another name.\n"
+    assert Path("train.txt").read_text() == XC

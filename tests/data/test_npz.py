@@ -89,7 +89,7 @@ def test_index_out_of_range(pair):
 
 def test_nan(pair):
     sp.save_npz(pair.parent / "toy.X.npz", sp.csr_array([[np.nan, 1], [0, 0]]))
-    refused(pair, "NaN or infinite value in row 0")
+    refused(pair, "a NaN, an infinite value or one too large for float32 in row 0")
 
 
 def test_halves_that_do_not_fit(pair):

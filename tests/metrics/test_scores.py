@@ -41,6 +41,8 @@ def test_a_metric_that_was_not_evaluated_is_named() -> None:
     assert "P@5" not in scores
     with pytest.raises(KeyError, match="P@5 was not evaluated: there are P@1, nDCG@1"):
         scores["P@5"]
+    with pytest.raises(KeyError, match="metrics with propensities need inverse_propensity"):
+        scores["PSP@1"]
 
 
 def test_a_group_that_neither_side_has_is_left_out() -> None:

@@ -6,6 +6,8 @@ import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 import longtail
 from longtail.data.dataset import Dataset
@@ -404,3 +406,23 @@ class TestDamage:
         edit(saved, change)
         with pytest.raises(ModelError, match="Popularity with later, which this version of longtail doesn't know"):
             longtail.load(saved)
+
+
+class TestMaking:
+    def test_a_model_is_shown_in_one_line(self):
+        learner = Popularity().fit([[1], [2]], [[0, 1], [1, 1]])
+        assert (
+            repr(Model(learner, label_names=["a", "b"])) == "Model('Popularity': 2 training rows, 1 feature, 2 labels)"
+        )
+
+    def test_a_pipeline_or_a_search_is_no_learner(self):
+        pipeline = make_pipeline(StandardScaler(), OneVsRest()).fit(np.eye(2), np.eye(2))
+        with pytest.raises(
+            ParameterError, match="learner must be a fitted learner of longtail: for texts a TextLearner"
+        ):
+            Model(pipeline)
+
+    def test_names_of_labels_are_text(self):
+        learner = Popularity().fit([[1], [2]], [[0, 1], [1, 1]])
+        with pytest.raises(ParameterError, match="label_names must hold text, got 7"):
+            Model(learner, label_names=["a", 7])

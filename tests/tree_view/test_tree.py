@@ -95,7 +95,7 @@ class TestOutline:
         assert seen.holders(0) == [2, 3, 4]
         assert seen.path(6) == [0, 3, 6]
         assert str(seen.summary) == (
-            "2 trees, 7 nodes, 3 levels, 7 labels, 1 more than once in a tree, 1 in no tree, "
+            "2 trees, 7 nodes, 3 levels, 7 labels, 1 more than once in a tree, 1 not in any tree, "
             "3 to 4 labels per leaf, median 3.5"
         )
 
@@ -390,7 +390,7 @@ class TestMistakes:
             (["--node", "7"], "0 to 6"),
             (["--tree", "1", "--node", "3"], "is in tree 0"),
             (["--label", "shp"], "did you mean ship?"),
-            (["--label", "unseen"], "is in no tree"),
+            (["--label", "unseen"], "is not in any tree"),
             (["--label", "été", "--node", "2"], "is not under that node"),
             (["--label", "ship", "--depth", "1"], "leave --depth"),
             (["--html", "tree.txt"], "must end in .html"),

@@ -11,7 +11,7 @@ from longtail.cli.arguments import parse_cutoffs, parse_names
 from longtail.cli.console import guarded, note, output_json, output_table, step
 from longtail.cli.loading import labelled_rows, ranked
 from longtail.cli.options import AsJson, Cutoffs, Resamples, Seed, TestRows
-from longtail.errors import InputError, ParameterError, counted
+from longtail.errors import InputError, ParameterError, counted, did_you_mean
 from longtail.kernels.types import Float64, Int32
 
 if TYPE_CHECKING:
@@ -118,7 +118,13 @@ def _parse_metrics(text: str, ks: tuple[int, ...]) -> list[str]:
     known = {f"{metric}@{k}" for metric in METRICS for k in ks}
     for name in names or [text]:
         if name not in known:
-            raise ParameterError("--metrics", name, f"must be metrics at cutoffs of -k, such as P@{ks[0]}")
+            metric, _, k = name.partition("@")
+            if metric in METRICS and k.isdecimal():
+                cutoffs = ",".join(map(str, sorted({*ks, int(k)})))
+                raise ParameterError("--metrics", name, f"must be at cutoffs of -k: give -k {cutoffs}, too")
+            hint = did_you_mean(name, sorted(known), key=str.lower)
+            listed = f"one of {', '.join(METRICS)} at a cutoff of -k"
+            raise ParameterError("--metrics", name, f"must be {listed}, such as P@{ks[0]}{hint}")
     return names
 
 

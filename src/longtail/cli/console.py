@@ -24,6 +24,7 @@ USER_ERROR, INTERNAL_ERROR, INTERRUPTED, TERMINATED = 2, 1, 130, 143
 
 Arguments = ParamSpec("Arguments")
 _terminated = False
+_LEAST_TEXT = 20  # characters of a column of text that is wrapped
 debugging = os.environ.get("LONGTAIL_DEBUG", "") not in ("", "0")
 
 
@@ -160,19 +161,30 @@ def save_plot(figure: Figure, path: Path) -> None:
     note(f"Wrote {path}.")
 
 
+def _is_terminal() -> bool:
+    return sys.stdout.isatty()
+
+
 def output_table(title: str, columns: list[str], rows: list[list[str]], *, text_columns: int = 1) -> None:
     """Print the result as a table; the first `text_columns` columns are text, the others numbers."""
     from rich.box import SIMPLE_HEAD
+    from rich.cells import cell_len
     from rich.console import Console
     from rich.table import Table
 
     table = Table(box=SIMPLE_HEAD, show_header=any(columns), show_edge=False, pad_edge=False)
+    needed = 0
     for index, column in enumerate(columns):
         number = index >= text_columns
-        table.add_column(column, justify="right" if number else "left", no_wrap=number or index == 0)
+        fixed = number or index == 0  # other text is wrapped where the terminal is too narrow
+        table.add_column(column, justify="right" if number else "left", no_wrap=fixed)
+        needed += max(map(cell_len, [column, *(row[index] for row in rows)])) if fixed else _LEAST_TEXT
     for row in rows:
         table.add_row(*row)
-    console = Console(width=None if sys.stdout.isatty() else 200, markup=False, emoji=False, highlight=False)
+    console = Console(width=None if _is_terminal() else 200, markup=False, emoji=False, highlight=False)
+    if console.width < needed + 3 * len(columns):
+        table.padding = (0, 1, 0, 0)
+        console.width = max(console.width, needed + 2 * len(columns))  # a long line is better than "0.…"
     with console.capture() as captured:
         console.print(table)
     output("\n".join([title, *(line.rstrip() for line in captured.get().splitlines())]))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from longtail.cli.arguments import read
 from longtail.cli.console import errors_of, note
+from longtail.errors import InputError
 from longtail.kernels.types import Int32
 
 if TYPE_CHECKING:
@@ -56,6 +57,8 @@ def labelled_rows(source: str, labels: LabelIndex, models: Mapping[str, Model] |
         if (dataset.texts if model.takes_texts else dataset.X) is None:
             with errors_of(name):
                 model.rows(dataset)
+    if dataset.n_rows and not dataset.Y.nnz:
+        raise InputError("its rows have no labels: give rows whose labels are known.", path=source)
     with errors_of(source):
         Y = labels.align(dataset.Y, dataset.label_names)
     return replace(dataset, Y=Y, label_names=labels.extended(dataset.label_names).names)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from longtail.cli.arguments import capped, read
+from longtail.cli.arguments import capped, check_not_input, read
 from longtail.cli.console import guarded, note, run_settings, step
 from longtail.cli.options import FORMATS, Cluster, MemoryLimit, ModelPath, TailPosition, k_option
 from longtail.errors import InputError, ParameterError, counted
@@ -75,6 +75,7 @@ name that contains a space or begins with a quote is written as a JSON string: "
 
         if out is not None:
             check_out_file(out, name="--out")
+            check_not_input(input, out)
         loaded = Model.load(model)
         if names and loaded.label_names is None:
             raise InputError("has no label names, because its training data had none: leave --names out.", path=model)

@@ -150,7 +150,7 @@ def _compilation_noted() -> Iterator[None]:
         def on_start(self, event: object) -> None:
             if not self.is_noted:
                 self.is_noted = True
-                note("Compiling kernels: only the first run after an installation takes this time.")
+                note("Compiling kernels: only the first run of a learner after an installation takes this time.")
 
         def on_end(self, event: object) -> None:
             pass

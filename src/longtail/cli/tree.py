@@ -107,7 +107,7 @@ def _check_found(seen: Outline, wanted: list[int], starts: list[int]) -> None:
     for label in wanted:
         holders = seen.holders(label)
         if not holders:
-            raise InputError(f"The label {seen.label_name(label)} is in no tree: training had no row with it.")
+            raise InputError(f"The label {seen.label_name(label)} is not in any tree: training had no row with it.")
         if not any(start in seen.path(holder) for holder in holders for start in starts):
             raise InputError(
                 f"The label {seen.label_name(label)} is not under that node: leave --tree and --node out to see where "

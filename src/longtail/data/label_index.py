@@ -48,6 +48,9 @@ class LabelIndex:
         if names is not None and n_labels not in (None, len(names)):
             raise ParameterError("label_names", len(names), f"must hold one name for each of {n_labels} labels")
         self.names = None if names is None else list(names)
+        wrong = next((name for name in self.names or () if not isinstance(name, str)), None)
+        if wrong is not None:
+            raise ParameterError("label_names", wrong, "must hold text")
         self._n_labels = len(names) if names is not None else int(n_labels or 0)
 
     def __len__(self) -> int:

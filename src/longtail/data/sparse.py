@@ -29,7 +29,9 @@ def as_rows(X: Any, *, name: str = "X") -> sp.csr_array:
     """
     matrix, row = _canonical(X, np.float32, name)
     if row is not None:
-        raise InputError(f"{name} has a NaN or infinite value in row {row}: remove or replace it.")
+        raise InputError(
+            f"{name} has a NaN, an infinite value or one too large for float32 in row {row}: remove or replace it."
+        )
     return matrix
 
 

@@ -43,7 +43,8 @@ class Scores(Mapping[str, float]):
 
     def __getitem__(self, key: str) -> float:
         if key not in self._values:
-            raise KeyError(f"{key} was not evaluated: there are {', '.join(self._values)}")
+            missing = "; metrics with propensities need inverse_propensity" if str(key).startswith("PS") else ""
+            raise KeyError(f"{key} was not evaluated: there are {', '.join(self._values)}{missing}")
         return self._values[key]
 
     def __iter__(self) -> Iterator[str]:

@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 from longtail.data.dataset import Dataset
 from longtail.data.label_index import LabelIndex
 from longtail.data.sparse import as_indicator, with_columns
-from longtail.errors import InputError, ModelError, ParameterError
+from longtail.errors import InputError, ModelError, ParameterError, counted
 from longtail.kernels.types import Float32, Float64, Int32, Int64
 from longtail.learners import Calibration, Explanation, Learner
 from longtail.learners.calibration import Method
@@ -72,12 +72,26 @@ class Model:
     calibration: Calibration | None = None
 
     def __post_init__(self) -> None:
+        if not isinstance(self.learner, Learner):
+            raise ParameterError(
+                "learner",
+                self.learner,
+                "must be a fitted learner of longtail: for texts a TextLearner in place of a Pipeline, of a search its "
+                "best_estimator_",
+            )
         check_is_fitted(self.learner, "n_labels_")
         if self.propensity is None:
             self.propensity = self.learner.propensity_model()
         for _, part in self.learner.parts(fitted=True):
             part._data_propensity = self.propensity
         _ = self.labels  # checks the number of names
+
+    def __repr__(self) -> str:
+        what = self.recipe or self.learner.display_name
+        rows = "texts" if self.takes_texts else counted(self.learner.n_features_in_, "feature")
+        calibrated = "" if self.calibration is None else ", calibrated"
+        trained = counted(self.n_rows, "training row")
+        return f"Model({what!r}: {trained}, {rows}, {counted(self.n_labels, 'label')}{calibrated})"
 
     @property
     def n_labels(self) -> int:

@@ -26,7 +26,7 @@ class Summary:
     """Numbers that summarise label trees.
 
     `labels` counts the labels that are in a tree, `repeated` those that are in one tree more than once, and `nowhere`
-    those in no tree. The size of a leaf is its number of labels.
+    those not in any tree. The size of a leaf is its number of labels.
 
     Examples
     --------
@@ -56,7 +56,7 @@ class Summary:
         parts = [counted(number, what).partition(" ")[::2] for what, number in counts.items()]
         parts.append((f"{self.repeated:,}", "more than once in a tree"))
         if self.nowhere:
-            parts.append((f"{self.nowhere:,}", "in no tree"))
+            parts.append((f"{self.nowhere:,}", "not in any tree"))
         sizes = f"{self.smallest_leaf:,} to {self.largest_leaf:,}"
         return [*parts, (sizes, f"labels per leaf, median {self.median_leaf:,.10g}")]
 

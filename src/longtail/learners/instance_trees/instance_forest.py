@@ -218,7 +218,8 @@ class InstanceForest(Learner):
         enough = -(-self.n_rows_ // self.trees_.n_trees)
         if batch.earlier is None and batch.X.shape[0] < enough:
             raise InputError(
-                f"{batch.X.shape[0]:,} rows are too few for one more tree: collect {enough:,}, or give earlier ones."
+                f"{batch.X.shape[0]:,} rows are too few for one more tree: collect {enough:,}, or give the earlier "
+                "rows too (train=, or --train)."
             )
         self.trees_.arrays(self.n_features_in_, self.n_labels_)  # validates them
         self.n_labels_ = batch.n_labels
