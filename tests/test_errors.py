@@ -1,7 +1,7 @@
 import pytest
 
 from longtail import Interrupted
-from longtail.errors import LongtailError, ParameterError, did_you_mean
+from longtail.errors import LongtailError, ParameterError, counted, did_you_mean, truncated
 
 
 def test_ctrl_c_is_never_taken_for_an_error():
@@ -31,3 +31,13 @@ def test_similar_names_are_suggested():
     )
     for name in ("zzz", "", None, 5):
         assert did_you_mean(name, ["ship", "tree"]) == ""
+
+
+def test_long_values_are_truncated():
+    assert truncated("x" * 60) == "x" * 60
+    assert truncated("x" * 61) == "x" * 57 + "..."
+    assert str(ParameterError("name", "x" * 999, "must be short")).count("x") < 300
+
+
+def test_a_single_thing_is_not_plural():
+    assert [counted(number, "row") for number in (0, 1, 1000)] == ["0 rows", "1 row", "1,000 rows"]

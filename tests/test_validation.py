@@ -7,7 +7,7 @@ import pytest
 
 from longtail import OneVsRest
 from longtail.errors import ParameterError
-from longtail.validation import IntegerRange, Integers, Number, as_list, numbers_per_label
+from longtail.validation import IntegerRange, Integers, Number, SequenceOf, as_list, named, numbers_per_label
 
 
 def test_integers_that_no_float_can_hold_are_not_numbers():
@@ -58,3 +58,25 @@ def test_numbers_per_label(values, told):
 
 def test_no_numbers_for_no_labels():
     assert numbers_per_label("costs", [], Number(above=0), 0).shape == (0,)
+
+
+def test_infinite_numbers_are_valid_only_where_they_may_be():
+    anything = Number(may_be_infinite=True)
+    assert anything.requirement == "a number"
+    assert all(map(anything.accepts, (0, -np.inf, np.float32(np.inf))))
+    assert not any(map(anything.accepts, (np.nan, "1", True, None)))
+    assert not Number().accepts(np.inf)
+
+
+def test_a_sequence_holds_enough_objects_of_its_class():
+    two = SequenceOf(str, "name", 2)
+    assert two.accepts(("a", "b"))
+    assert not any(map(two.accepts, (["a"], ["a", 1], "ab", iter("ab"), None)))
+
+
+def test_objects_are_given_or_named():
+    table = {"unit-number": lambda: Number(low=0, high=1)}
+    assert named("bound", "Unit_Number", table, Number) == Number(low=0, high=1)
+    for wrong in ("unit", None, 3):
+        with pytest.raises(ParameterError, match="bound must be a Number or one of unit-number"):
+            named("bound", wrong, table, Number)

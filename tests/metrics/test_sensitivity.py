@@ -89,7 +89,7 @@ def test_a_top_k_and_rows_without_labels():
         ({"label_counts": [1, 20]}, ParameterError, "label_counts of label 1"),
         ({"a": [-1]}, ParameterError, "a must be"),
         ({"b": [0]}, ParameterError, "b must be"),
-        ({"a": []}, ParameterError, "a must hold"),
+        ({"a": []}, ParameterError, "a must be a sequence of at least 1 number"),
         ({"ks": [0]}, ParameterError, "ks"),
         ({"Y": np.empty((0, 2)), "tops": {"m": np.empty((0, 1), int)}}, InputError, "no rows"),
         ({"tops": {"m": [[0], [1]]}}, InputError, "2 rows"),

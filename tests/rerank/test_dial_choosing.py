@@ -41,7 +41,14 @@ class TestCurve:
         assert len(TAILS) == 21
 
     @pytest.mark.parametrize(
-        ("wrong", "message"), [({"tails": [0, 2]}, "tail must be"), ({"k": 0}, "k must be"), ({"tails": []}, "tails")]
+        ("wrong", "message"),
+        [
+            ({"tails": [0, 2]}, "tail must be"),
+            ({"k": 0}, "k must be"),
+            ({"tails": []}, "tails must be a sequence of at least 1 position"),
+            ({"tails": iter([0.0])}, "tails must be a sequence"),
+            ({"tails": ["0.5"]}, "tails must be a sequence"),
+        ],
     )
     def test_wrong_positions_are_refused(self, wrong, message):
         X, Y = more_data()

@@ -126,7 +126,6 @@ def _scores(model: Model, dataset: Dataset, k: int, tail: float | None) -> dict[
 
 
 def _output_shares(found: dict[str, Diagnosis], names: dict[str, str], title: str) -> None:
-    from longtail.metrics.frequency import shown_counts
     from longtail.rerank.diagnosis import written_shares
 
     several = len(found) > 1
@@ -136,7 +135,7 @@ def _output_shares(found: dict[str, Diagnosis], names: dict[str, str], title: st
     rows = []
     for shares in zip(*((*one.bins, *one.deciles) for one in found.values()), strict=True):
         last = shares[-1]
-        cells = [last.name, f"{last.n_labels:,}", shown_counts(last), written_shares(last)[0]]
+        cells = [last.name, f"{last.n_labels:,}", last.shown_counts, written_shares(last)[0]]
         for share in shares:
             cells += written_shares(share)[1:]
         rows.append(cells)

@@ -73,12 +73,6 @@ class TextEmbedding(TextInput, WithJobs, BaseEstimator):
         self.max_length = max_length
         self.n_jobs = n_jobs
 
-    def fit(self, texts: Iterable[str], y: Any = None) -> Self:
-        """Load the encoder; the texts are not used."""
-        self._check_parameters()
-        self._fit(as_texts(texts))
-        return self
-
     def _fit(self, texts: list[str]) -> None:
         tokens = Tokens(tokenizer=self.encoder, max_length=self.max_length)
         tokens._fit(texts)
@@ -202,11 +196,6 @@ class TfidfEmbedding(TextInput, BaseEstimator):
 
     def _fit(self, texts: list[str]) -> None:
         self._fit_transform(texts)
-
-    def fit(self, texts: Iterable[str], y: Any = None) -> Self:
-        """Fit to training texts."""
-        self.fit_transform(texts)
-        return self
 
     def transform(self, texts: Iterable[str]) -> sp.csr_array:
         """Return the features of texts: terms first, then the dimensions of the vector."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Self
 
 from longtail.errors import InputError
 from longtail.validation import Validated
@@ -42,8 +42,14 @@ def _is_row(item: object) -> bool:
 class TextInput(Validated):
     """Mixin of transformers whose input is a list of texts."""
 
+    def fit(self, texts: Iterable[str], y: Any = None) -> Self:
+        """Fit to training texts; `y` is ignored. A pretrained encoder or tokenizer is only loaded."""
+        self._check_parameters()
+        self._fit(as_texts(texts))
+        return self
+
     def fit_transform(self, texts: Iterable[str], y: Any = None) -> Any:
-        """Fit to training texts and return what `transform` returns for them."""
+        """Fit to training texts and return what `transform` returns for them; tf-idf takes less time than for both."""
         self._check_parameters()
         return self._fit_transform(as_texts(texts))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from importlib.util import find_spec
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -86,12 +86,6 @@ class Tokens(TextInput, BaseEstimator):
         self.max_length = max_length
         self.max_words = max_words
         self.lowercase = lowercase
-
-    def fit(self, texts: Iterable[str], y: Any = None) -> Self:
-        """Learn the vocabulary of training texts, or load the tokenizer; `y` is ignored."""
-        self._check_parameters()
-        self._fit(as_texts(texts))
-        return self
 
     def _fit(self, texts: list[str]) -> None:
         if not texts:

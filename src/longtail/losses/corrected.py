@@ -250,6 +250,17 @@ class _Balanced(Corrected):
         return inverse * ones, factor * ones, self.order == CORRECTION_ORDERS[0]
 
 
+def rebalanced_cost(inverse: Floats, factor: Floats, order: CorrectionOrder) -> Floats:
+    """Return the cost of a recorded label from 1/p and the balancing factor F, by equation 19 or 20; see `Rebalanced`.
+
+    Examples
+    --------
+    >>> rebalanced_cost(floats(2.0), floats(0.1), "rebalance-then-correct")
+    np.float64(1.2)
+    """
+    return factor * (2.0 * inverse - 1.0) if order == CORRECTION_ORDERS[0] else factor * inverse + (inverse - 1.0)
+
+
 class Rebalanced(_Balanced):
     """`Surrogate` and balancing together: the plain loss with one cost for recorded labels.
 
@@ -297,8 +308,8 @@ class Rebalanced(_Balanced):
     @property
     def factors(self) -> LossFactors:
         """The cost of the order, and 0."""
-        inverse, factor, correct_first = self._checked()
-        cost = factor * (2.0 * inverse - 1.0) if correct_first else factor * inverse + (inverse - 1.0)
+        inverse, factor, _ = self._checked()
+        cost = rebalanced_cost(inverse, factor, self.order)
         return LossFactors(cost, np.zeros_like(cost))
 
 

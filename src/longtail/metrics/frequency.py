@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Literal, get_args, overload
+from typing import Literal, get_args, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -28,8 +28,8 @@ _BINS = Optional(Optional(_EDGES, "deciles"), "head-torso-tail")
 
 
 @dataclass(frozen=True)
-class FrequencyBin:
-    """Results of the labels in one frequency bin.
+class LabelBin:
+    """The labels of one frequency bin.
 
     Parameters
     ----------
@@ -39,6 +39,27 @@ class FrequencyBin:
         Labels in the bin.
     counts : tuple of int
         Smallest and largest training count among them; (0, 0) for an empty bin.
+    """
+
+    name: str
+    n_labels: int
+    counts: tuple[int, int]
+
+    @property
+    def shown_counts(self) -> str:
+        """The range of training counts as text."""
+        low, high = self.counts
+        return "" if not self.n_labels else str(low) if low == high else f"{low}-{high}"
+
+
+@dataclass(frozen=True)
+class FrequencyBin(LabelBin):
+    """Results of the labels in one frequency bin.
+
+    Parameters
+    ----------
+    name, n_labels, counts
+        See `LabelBin`.
     n_true : int
         True labels of the test rows that belong to the bin.
     scores : mapping of str to float
@@ -49,13 +70,10 @@ class FrequencyBin:
     Examples
     --------
     >>> tail = FrequencyBin("tail", n_labels=80, counts=(0, 3), n_true=12, scores={"recall@5": 25.0})
-    >>> shown_counts(tail)
+    >>> tail.shown_counts
     '0-3'
     """
 
-    name: str
-    n_labels: int
-    counts: tuple[int, int]
     n_true: int
     scores: Mapping[str, float]
 
@@ -95,7 +113,7 @@ class FrequencyTable(Sequence[FrequencyBin]):
         cells = [["", "labels", "training rows", "true", *keys]]
         for item in self:
             values = ("" if np.isnan(item.scores[key]) else f"{item.scores[key]:.2f}" for key in keys)
-            cells.append([item.name, str(item.n_labels), shown_counts(item), str(item.n_true), *values])
+            cells.append([item.name, str(item.n_labels), item.shown_counts, str(item.n_true), *values])
         return text_table(cells)
 
     def __repr__(self) -> str:
@@ -105,12 +123,6 @@ class FrequencyTable(Sequence[FrequencyBin]):
 def count_range(counts: npt.NDArray[np.integer]) -> tuple[int, tuple[int, int]]:
     """Return the number of labels in a bin, and their smallest and largest training count; (0, 0) for an empty bin."""
     return len(counts), (int(counts.min()), int(counts.max())) if len(counts) else (0, 0)
-
-
-def shown_counts(item: FrequencyBin | Any) -> str:
-    """Return the range of training counts of a bin as text."""
-    low, high = item.counts
-    return "" if not item.n_labels else str(low) if low == high else f"{low}-{high}"
 
 
 def frequency_bins(label_counts: npt.ArrayLike, bins: BinsOrEdges = "head-torso-tail") -> tuple[Int64, list[str]]:

@@ -5,6 +5,8 @@ Weights are rows by lanes: how often a resample contains a row, or whether it ke
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from longtail.kernels.jit import kernel, kernel_with
@@ -100,15 +102,24 @@ def sort_by_label(
                 position[label] += 1
 
 
+class LabelEntries(NamedTuple):
+    """True rows and predictions by label: those of label l lie between its start and the next.
+
+    Predictions are in the order of their spans of ranks; `hits` is 1 for those that are true.
+    """
+
+    true_starts: Int64
+    true_rows: Int32
+    starts: Int64
+    rows: Int32
+    spans: Int32
+    hits: UInt8
+
+
 @kernel
 def label_hits(
     weights: UInt8,
-    true_starts: Int64,
-    true_rows: Int32,
-    starts: Int64,
-    rows: Int32,
-    spans: Int32,
-    hits: UInt8,
+    entries: LabelEntries,
     bin_of_label: Int64,
     inverse_propensity: Float64,
     true: Int32,
@@ -117,7 +128,6 @@ def label_hits(
 ) -> None:
     """Sum true rows, hits and their inverse propensities over the labels of each bin, under each weighting.
 
-    The true rows of a label, and its predictions in the order of their spans of ranks, lie between two starts.
     `true` is bins by LANES; `hit` and `gains`, up to each k, are bins times ks by LANES.
     """
     n_ks = len(hit) // len(true)
@@ -125,16 +135,16 @@ def label_hits(
     true[:], hit[:], gains[:] = 0, 0, 0.0
     for label in range(len(bin_of_label)):
         of_bin, worth = bin_of_label[label], inverse_propensity[label]
-        for entry in range(true_starts[label], true_starts[label + 1]):
-            row = true_rows[entry]
+        for entry in range(entries.true_starts[label], entries.true_starts[label + 1]):
+            row = entries.true_rows[entry]
             for lane in range(LANES):
                 true[of_bin, lane] += np.int32(weights[row, lane])
         total[:] = 0
-        entry, end, any_hit = starts[label], starts[label + 1], False
+        entry, end, any_hit = entries.starts[label], entries.starts[label + 1], False
         for k in range(n_ks):
-            while entry < end and spans[entry] == k:
-                if hits[entry]:
-                    row, any_hit = rows[entry], True
+            while entry < end and entries.spans[entry] == k:
+                if entries.hits[entry]:
+                    row, any_hit = entries.rows[entry], True
                     for lane in range(LANES):
                         total[lane] += np.int32(weights[row, lane])
                 entry += 1
@@ -149,12 +159,7 @@ def label_hits(
 @kernel_with(error_model="numpy")
 def label_means(
     weights: UInt8,
-    true_starts: Int64,
-    true_rows: Int32,
-    starts: Int64,
-    rows: Int32,
-    spans: Int32,
-    hits: UInt8,
+    entries: LabelEntries,
     bin_of_label: Int64,
     possible: Int32,
     found: Int32,
@@ -163,7 +168,7 @@ def label_means(
 ) -> None:
     """Count the parts of coverage and macro-F1 over the labels of each bin, under each weighting.
 
-    Arrays are those of `label_hits`. `possible`, the labels that any row has, is bins by LANES; labels with a hit
+    `possible`, the labels that any row has, is bins by LANES; labels with a hit
     (`found`), labels true or predicted (`judged`) and the sums of the labels' F1 are bins times ks by LANES.
     """
     n_ks = len(found) // len(possible)
@@ -171,19 +176,19 @@ def label_means(
     possible[:], found[:], judged[:], f1[:] = 0, 0, 0, 0.0
     for label in range(len(bin_of_label)):
         true[:], predicted[:], hit[:] = 0, 0, 0
-        for entry in range(true_starts[label], true_starts[label + 1]):
-            row = true_rows[entry]
+        for entry in range(entries.true_starts[label], entries.true_starts[label + 1]):
+            row = entries.true_rows[entry]
             for lane in range(LANES):
                 true[lane] += np.int32(weights[row, lane])
         of_bin = bin_of_label[label]
         for lane in range(LANES):
             possible[of_bin, lane] += min(true[lane], 1)
         # Predictions of the spans up to each cutoff k, added up from one to the next.
-        entry, end, any_hit = starts[label], starts[label + 1], False
+        entry, end, any_hit = entries.starts[label], entries.starts[label + 1], False
         for k in range(n_ks):
-            while entry < end and spans[entry] == k:
-                row = rows[entry]
-                if hits[entry]:
+            while entry < end and entries.spans[entry] == k:
+                row = entries.rows[entry]
+                if entries.hits[entry]:
                     any_hit = True
                     for lane in range(LANES):
                         hit[lane] += np.int32(weights[row, lane])

@@ -28,6 +28,7 @@ from longtail.metrics.labels import percentage
 from longtail.metrics.ranking import first_places
 from longtail.metrics.resample_kernels import (
     LANES,
+    LabelEntries,
     draw_masks,
     draw_rows,
     label_hits,
@@ -117,13 +118,14 @@ class Resampler:
         self.labels = first_places(top, max(evaluator.ks), evaluator.n_labels)
         self.table = RowTable(self.labels, truth, evaluator)
         columns = truth.tocsc()
-        self.true_starts, self.true_rows = columns.indptr.astype(np.int64), columns.indices.astype(np.int32)
         counts = np.bincount(self.labels.ravel() + 1, minlength=evaluator.n_labels + 1)[1:]
-        self.starts = np.concatenate([[0], np.cumsum(counts)])
-        size = int(self.starts[-1])
-        self.rows, self.spans, self.hits = np.empty(size, np.int32), np.empty(size, np.int32), np.empty(size, np.uint8)
+        starts = np.concatenate([[0], np.cumsum(counts)])
+        size = int(starts[-1])
+        rows, spans, hits = np.empty(size, np.int32), np.empty(size, np.int32), np.empty(size, np.uint8)
         span = np.searchsorted(evaluator.ks, np.arange(1, self.labels.shape[1] + 1)).astype(np.int32)
-        sort_by_label(self.labels, self.table.hits, span, self.starts, self.rows, self.spans, self.hits)
+        sort_by_label(self.labels, self.table.hits, span, starts, rows, spans, hits)
+        true_starts, true_rows = columns.indptr.astype(np.int64), columns.indices.astype(np.int32)
+        self.entries = LabelEntries(true_starts, true_rows, starts, rows, spans, hits)
 
     def metrics(self, weights: UInt8, parts: UInt8) -> Float64:
         """Return every metric in the order of `keys` (metrics by LANES): ratios of sums of the weighted rows, and
@@ -140,7 +142,7 @@ class Resampler:
         gains, inverse = np.empty(hits.shape), self.evaluator.inverse_propensity
         if inverse is None:
             inverse = np.zeros(self.evaluator.n_labels)
-        label_hits(weights, *self._by_label, bin_of_label, inverse, true, hits, gains)
+        label_hits(weights, self.entries, bin_of_label, inverse, true, hits, gains)
         shape = (n_bins, self.n_ks, LANES)
         return true, hits.reshape(shape), gains.reshape(shape)
 
@@ -149,13 +151,9 @@ class Resampler:
         sums of the labels' F1 (bins by ks by LANES)."""
         possible, size = np.empty((n_bins, LANES), np.int32), (n_bins * self.n_ks, LANES)
         found, judged, f1 = np.empty(size, np.int32), np.empty(size, np.int32), np.empty(size)
-        label_means(weights, *self._by_label, bin_of_label, possible, found, judged, f1)
+        label_means(weights, self.entries, bin_of_label, possible, found, judged, f1)
         shape = (n_bins, self.n_ks, LANES)
         return possible, found.reshape(shape), judged.reshape(shape), f1.reshape(shape)
-
-    @property
-    def _by_label(self) -> tuple[Int64, Int32, Int64, Int32, Int32, UInt8]:
-        return self.true_starts, self.true_rows, self.starts, self.rows, self.spans, self.hits
 
 
 def percent_of(parts: npt.ArrayLike, wholes: npt.ArrayLike) -> Float64:

@@ -33,9 +33,9 @@ class Swapper:
         n_labels, n_ks = self.a.evaluator.n_labels, self.a.n_ks
         keys, sides = [], []
         for side in (self.a, self.b):
-            labels = np.repeat(np.arange(n_labels), np.diff(side.starts))
-            keys.append((labels * n_ks + side.spans) * side.n_rows + side.rows)
-            sides.append((labels, side.spans, side.rows, side.hits))
+            labels = np.repeat(np.arange(n_labels), np.diff(side.entries.starts))
+            keys.append((labels * n_ks + side.entries.spans) * side.n_rows + side.entries.rows)
+            sides.append((labels, side.entries.spans, side.entries.rows, side.entries.hits))
         kept = [~np.isin(mine, others, assume_unique=True) for mine, others in (keys, keys[::-1])]
         merged = [np.concatenate([first[kept[0]], second[kept[1]]]) for first, second in zip(*sides, strict=True)]
         signs = np.repeat(np.array([1, -1], np.int32), [kept[0].sum(), kept[1].sum()])
@@ -43,7 +43,7 @@ class Swapper:
         labels, self.spans, rows, self.hits = (values[order] for values in merged)
         self.signs, self.rows = signs[order], new_row[rows].astype(np.int32)
 
-        true = np.diff(self.a.true_starts)
+        true = np.diff(self.a.entries.true_starts)
         at_ks = [[side.evaluator.per_label(k) for k in side.evaluator.ks] for side in (self.a, self.b)]
         hits = np.array([[scores.hits for scores in side] for side in at_ks])
         both = np.array([[scores.predicted + true for scores in side] for side in at_ks])

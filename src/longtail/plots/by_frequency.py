@@ -9,7 +9,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from longtail.kernels.types import Float64, Int64
-from longtail.plots.style import BROKEN, COLOURS, INK, PLOT_SIZE, colour, figure, legend, look, plain_numbers, plot
+from longtail.plots.style import (
+    BROKEN,
+    COLOURS,
+    INK,
+    PLOT_SIZE,
+    SHORT_AXIS,
+    colour,
+    figure,
+    legend,
+    look,
+    plain_numbers,
+    plot,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -24,7 +36,6 @@ PUBLISHED = {"other data": (0.55, 1.5), "Wikipedia": (0.5, 0.4), "Amazon": (0.6,
 
 _DASHES: tuple[Any, ...] = ((0, (5, 2)), (0, (1, 1.5)), (0, (5, 2, 1, 2)))  # of their curves
 _SMALLEST, _LARGEST = 14.0, 260.0  # areas of dots, in square points
-_SHORT_AXIS = 100
 _WINDOWS = 40
 _ROWS, _DECILES = "training rows of the label", "decile of the labels, the most frequent first"
 
@@ -143,7 +154,7 @@ def propensities(curves: Sequence[PropensityCurve], numbers: Sequence[int] | Non
     smallest = min(int(curve.label_counts[0]) for curve in curves)
     largest = max(int(curve.label_counts[-1]) for curve in curves)
     left, right = -0.35 if smallest == 0 else 0.75 * smallest, max(largest, 2) * 1.4
-    steps = (1, 2, 5) if right < _SHORT_AXIS * max(left, 1) else (1,)
+    steps = (1, 2, 5) if right < SHORT_AXIS * max(left, 1) else (1,)
     ticks = np.array([0, *(step * 10.0**power for power in range(int(np.log10(right)) + 1) for step in steps)])
     axes.set_xticks(ticks[(ticks >= left) & (ticks <= right)])
     axes.set_xlim(left, right)

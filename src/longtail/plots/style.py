@@ -30,7 +30,7 @@ PLOT_SIZE = (4.8, 3.3)
 """Width and height in inches of a figure that is readable on a telephone too."""
 PLOT_SUFFIXES = (".png", ".svg", ".pdf")
 
-_SHORT_AXIS = 100
+SHORT_AXIS = 100  # ratio of its ends
 _LONGEST_NAME = 26
 _LINE_HEIGHT = 0.2  # inches
 _LEGEND_WIDTH = 54  # characters that fit above a plot of width PLOT_SIZE
@@ -114,7 +114,7 @@ def plain_numbers(axis: Axis) -> None:
         return f"{value:,.0f}" if value >= 1 else f"{value:g}"
 
     low, high = axis.get_view_interval()
-    is_short = low > 0 and high / low < _SHORT_AXIS
+    is_short = low > 0 and high / low < SHORT_AXIS
     axis.set_major_formatter(plain)
     axis.set_minor_formatter(plain if is_short else NullFormatter())
     if is_short:

@@ -17,7 +17,7 @@ from longtail.errors import InputError
 from longtail.kernels.types import Int64, UInt8
 from longtail.propensity.kernels import count_implied
 from longtail.propensity.points import Average, PropensityPoints
-from longtail.runtime.pool import run_blocks
+from longtail.runtime.pool import blocks_of, run_blocks
 from longtail.validation import Integer, OneOf, check
 
 Cases = Literal["descendants", "union"]
@@ -151,7 +151,7 @@ def _walk(rows: sp.csr_array, up: sp.csr_array, description: str, unit: str) -> 
         return found
 
     total = np.zeros((2, n_labels), np.int64)
-    blocks = [range(rows.shape[0])[first : first + _BLOCK_ROWS] for first in range(0, rows.shape[0], _BLOCK_ROWS)]
+    blocks = blocks_of(rows.shape[0], _BLOCK_ROWS)
     for found in run_blocks(work, blocks, description=description, unit=unit, size=len):
         total += found
     return total[0], total[1]

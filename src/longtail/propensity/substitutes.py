@@ -12,7 +12,7 @@ from longtail.errors import InputError
 from longtail.kernels.types import Int64, UInt8
 from longtail.propensity.kernels import count_substitutes
 from longtail.propensity.points import Average, PropensityPoints
-from longtail.runtime.pool import run_blocks
+from longtail.runtime.pool import blocks_of, run_blocks
 
 _BLOCK_LABELS = 1 << 14
 
@@ -94,7 +94,7 @@ def _possible(bought: Any, viewed: Any) -> Int64:
         ends, out = indptr[block.start : block.stop + 1], possible[block.start : block.stop]
         count_substitutes(ends, bought.indices, viewed_indptr, viewed.indices, n_items == n_columns, marks, out)
 
-    blocks = [range(n_labels)[first : first + _BLOCK_LABELS] for first in range(0, n_labels, _BLOCK_LABELS)]
+    blocks = blocks_of(n_labels, _BLOCK_LABELS)
     for _ in run_blocks(work, blocks, description="counting substitutes", unit="labels", size=len):
         pass
     return possible

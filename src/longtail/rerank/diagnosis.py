@@ -15,7 +15,7 @@ from longtail.learners import Learner
 from longtail.learners.norms import label_norms
 from longtail.learners.prediction import checked_k
 from longtail.metrics import frequency_bins
-from longtail.metrics.frequency import BinsOrEdges, count_range, shown_counts
+from longtail.metrics.frequency import BinsOrEdges, LabelBin, count_range
 from longtail.metrics.scores import text_table
 from longtail.topk import TopK
 
@@ -23,24 +23,17 @@ _DIGITS = 4
 
 
 @dataclass(frozen=True)
-class BinShare:
+class BinShare(LabelBin):
     """Share of the true labels and of the predicted labels that belongs to one frequency bin.
 
     Parameters
     ----------
-    name : str
-        Such as ``"tail"``.
-    n_labels : int
-        Labels in the bin.
-    counts : tuple of int
-        Smallest and largest training count among them; (0, 0) for an empty bin.
+    name, n_labels, counts
+        See `LabelBin`.
     true_share, predicted_share : float
         In percent of all true labels of the test rows, and of all predictions.
     """
 
-    name: str
-    n_labels: int
-    counts: tuple[int, int]
     true_share: float
     predicted_share: float
 
@@ -163,7 +156,7 @@ class Diagnosis:
         """Return the shares as text: a line per bin."""
         cells = [["", "labels", "training rows", "true", "predicted", "ratio"]]
         for share in (*self.bins, *self.deciles):
-            cells.append([share.name, f"{share.n_labels}", shown_counts(share), *written_shares(share)])
+            cells.append([share.name, f"{share.n_labels}", share.shown_counts, *written_shares(share)])
         return text_table(cells)
 
     def __repr__(self) -> str:

@@ -25,7 +25,7 @@ from longtail.rerank.ranknet_kernels import LINEAR, SIGMOID, TANH, PopulationLos
 from longtail.runtime.checkpoint import Checkpoint, as_numbers, from_numbers
 from longtail.runtime.pool import in_chunks, run_blocks
 from longtail.topk import TopK
-from longtail.validation import SEED, Constraint, Integer, Number, OneOf, Optional, Validated
+from longtail.validation import SEED, TAIL, Constraint, Integer, Number, OneOf, Optional, Validated
 
 RankNetActivation = Literal["tanh", "sigmoid", "linear"]
 
@@ -120,7 +120,7 @@ class RankNet(MetaLearner):
         "folds": Integer(1),
         "epochs": Integer(0),
         "random_state": SEED,
-        "tail": Optional(Number(low=0, high=1), "auto"),
+        "tail": Optional(TAIL, "auto"),
         "max_loss": Number(low=0),
         "weight": Number(low=0),
         "margin": Number(low=0),

@@ -126,6 +126,17 @@ def _on_threads(
             pool.shutdown(wait=True, cancel_futures=True)
 
 
+def blocks_of(n: int, size: int) -> list[range]:
+    """Split n items into blocks of `size`, the last of which may be smaller.
+
+    Examples
+    --------
+    >>> blocks_of(5, 2)
+    [range(0, 2), range(2, 4), range(4, 5)]
+    """
+    return [range(n)[first : first + size] for first in range(0, n, size)]
+
+
 def in_chunks(work: Callable[[int, int], None], n: int, chunk_size: int, description: str = "working") -> None:
     """Call ``work(first, last)`` for chunks of n rows, at most `chunk_size` rows each; few rows need no thread.
 

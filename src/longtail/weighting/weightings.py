@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from longtail.kernels.types import Float64
-from longtail.losses import CORRECTION_ORDERS, CorrectionOrder
+from longtail.losses.corrected import CORRECTION_ORDERS, CorrectionOrder, rebalanced_cost
 from longtail.propensity import Propensity
 from longtail.validation import Constraint, Number, OneOf, check
 from longtail.weighting.base import PropensityWeighting, Weighting
@@ -145,9 +145,8 @@ class PWcb(PropensityWeighting):
 
     def _positive(self, counts: Float64, n_rows: int) -> Float64:
         inverse = self._inverse(counts, n_rows)
-        if self.order == CORRECTION_ORDERS[0]:
-            return class_balanced_factor(counts, self.beta) * (2.0 * inverse - 1.0)
-        return class_balanced_factor(counts * inverse, self.beta) * inverse + (inverse - 1.0)
+        balanced = counts if self.order == CORRECTION_ORDERS[0] else counts * inverse
+        return rebalanced_cost(inverse, class_balanced_factor(balanced, self.beta), self.order)
 
 
 class InversePropensity(PropensityWeighting):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -121,17 +121,6 @@ class Tfidf(TextInput, WithJobs, BaseEstimator):
         self.lowercase = lowercase
         self.l2 = l2
         self.n_jobs = n_jobs
-
-    def fit(self, texts: Iterable[str], y: Any = None) -> Self:
-        """Learn the vocabulary and idf from training texts; `y` is ignored."""
-        self._check_parameters()
-        self._fit(as_texts(texts))
-        return self
-
-    def fit_transform(self, texts: Iterable[str], y: Any = None) -> sp.csr_array:
-        """Fit to training texts and return their features: the same as ``fit(texts).transform(texts)``, but faster."""
-        found: sp.csr_array = super().fit_transform(texts)
-        return found
 
     def _fit(self, texts: list[str]) -> None:
         self._learn(texts, keep=False)

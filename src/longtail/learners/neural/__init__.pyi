@@ -1,0 +1,10 @@
+from longtail.learners.neural.encoders import CNN as CNN
+from longtail.learners.neural.encoders import BiLSTM as BiLSTM
+from longtail.learners.neural.encoders import Encoder as Encoder
+from longtail.learners.neural.encoders import Pretrained as Pretrained
+from longtail.learners.neural.encoders import WordBag as WordBag
+from longtail.learners.neural.heads import AdaptiveHead as AdaptiveHead
+from longtail.learners.neural.heads import AttentionHead as AttentionHead
+from longtail.learners.neural.heads import Head as Head
+from longtail.learners.neural.heads import RankingHead as RankingHead
+from longtail.learners.neural.neural_classifier import NeuralClassifier as NeuralClassifier

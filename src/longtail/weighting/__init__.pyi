@@ -1,0 +1,13 @@
+from longtail.weighting.base import Costs as Costs
+from longtail.weighting.base import PropensityWeighting as PropensityWeighting
+from longtail.weighting.base import Weighting as Weighting
+from longtail.weighting.registry import WEIGHTINGS as WEIGHTINGS
+from longtail.weighting.registry import get_weighting as get_weighting
+from longtail.weighting.weightings import PW as PW
+from longtail.weighting.weightings import ClassBalanced as ClassBalanced
+from longtail.weighting.weightings import InversePropensity as InversePropensity
+from longtail.weighting.weightings import LogFrequency as LogFrequency
+from longtail.weighting.weightings import NoWeighting as NoWeighting
+from longtail.weighting.weightings import PowerFrequency as PowerFrequency
+from longtail.weighting.weightings import PWcb as PWcb
+from longtail.weighting.weightings import class_balanced_factor as class_balanced_factor
