@@ -11,6 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
+from longtail.data.sparse import column_counts
 from longtail.errors import ParameterError
 from longtail.kernels.augmentation import Augmentation
 from longtail.kernels.types import Flags, Float32, Float64, Int32
@@ -320,7 +321,7 @@ class LabelTree(Learner):
 
     def _partition(self, X: sp.csr_array, Y: sp.csr_array, scales: Float64) -> LabelForest:
         """Partition the labels that occur."""
-        present = np.flatnonzero(np.bincount(Y.indices, minlength=Y.shape[1])).astype(np.int32)
+        present = np.flatnonzero(column_counts(Y)).astype(np.int32)
         pairs = pairs_of(self.tree, Y.shape[1])
 
         @cache
