@@ -98,7 +98,7 @@ def _report(
 
     output(
         f"{recipe} on {counted(figures['rows'], 'row')} and {counted(figures['labels'], 'label')}, "
-        f"{cost.threads} thread{'' if cost.threads == 1 else 's'}:\n"
+        f"{counted(cost.threads, 'thread')}:\n"
         f"  about {cost.seconds:,.1f} s, {figures['peak_memory_mb']:,.0f} MB of memory "
         f"({cost.block_mb:,.0f} MB of it per thread) and a model of {cost.model_mb:,.1f} MB."
     )
@@ -120,8 +120,8 @@ def _cluster_report(cluster: ClusterCost, one: TrainingCost) -> str:
     )
     few = f", of which {share:,} have work" if share < threads and not alone else ""
     return (
-        f"On {cluster.nodes:,} node{'' if cluster.nodes == 1 else 's'} with {one.threads} "
-        f"thread{'' if one.threads == 1 else 's'} each{few}, with the data on every node:\n{alone}"
+        f"On {counted(cluster.nodes, 'node')} with {counted(one.threads, 'thread')} each{few}, with the data on every "
+        f"node:\n{alone}"
         f"  about {cluster.seconds:,.1f} s: {cluster.sending_seconds:,.1f} s to send {one.data_mb:,.0f} MB of data "
         f"to every node, {cluster.training_seconds:,.1f} s of training, {cluster.gathering_seconds:,.1f} s to fetch, "
         f"write and merge the blocks;\n"

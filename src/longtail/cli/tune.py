@@ -140,7 +140,7 @@ def _check_found(found: SearchResult, front: list[Point], budget: str) -> None:
 
 def _stopped(found: SearchResult, out: Path | None, as_json: bool) -> Interrupted:
     untrained = "" if out is None else f" {out} was not trained."
-    trials = "1 trial" if found.trained == 1 else f"{found.trained:,} trials"
+    trials = counted(found.trained, "trial")
     how = "the picks above say what to train" if as_json else "the commands above train the picks"
     return Interrupted(
         f"The search was stopped before its time was over: the results of {trials} are above.{untrained} "

@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from longtail.data.label_index import LabelIndex
-from longtail.data.sparse import as_indicator, as_rows, chosen_rows
+from longtail.data.sparse import as_indicator, as_rows, chosen_rows, column_counts
 from longtail.errors import InputError, ParameterError
 from longtail.kernels.types import Int64
 from longtail.validation import as_list
@@ -113,7 +113,7 @@ class Dataset:
     @property
     def label_counts(self) -> Int64:
         """Number of rows that have each label."""
-        return np.bincount(self.Y.indices, minlength=self.n_labels).astype(np.int64)
+        return column_counts(self.Y)
 
     def take(self, rows: Any) -> Dataset:
         """Return some rows, given by ids in any order or by a boolean mask; label ids and names stay the same."""

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from longtail.data.jain_curve import check_propensities, jain_curve
-from longtail.data.sparse import as_indicator
+from longtail.data.sparse import as_indicator, column_counts
 from longtail.errors import ParameterError
 from longtail.kernels.types import Float64
 from longtail.validation import PROBABILITY, SEED, Integer, Number, OneOf, Optional, check, numbers_per_label
@@ -112,7 +112,7 @@ def mask_by_curve(
     check("counts", counts, OneOf(*get_args(CurveCounts)))
     check("n_rows", n_rows, Optional(Integer(1, 2**63 - 1)))
     total = complete.shape[0] if n_rows is None else int(n_rows)
-    label_counts = np.bincount(complete.indices, minlength=complete.shape[1]).astype(np.float64)
+    label_counts = column_counts(complete).astype(np.float64)
     most = int(label_counts.max(initial=0.0))
     if most > total:
         raise ParameterError("n_rows", n_rows, f"must be at least {most}, the rows of the most frequent label")

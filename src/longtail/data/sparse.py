@@ -10,6 +10,7 @@ import scipy.sparse as sp
 
 from longtail.errors import InputError, NotNumbersError
 from longtail.kernels.rows import BAD_COLUMN, BAD_OFFSETS, NOT_CANONICAL, NOT_FINITE, find_fault
+from longtail.kernels.types import Int64
 from longtail.runtime.mmap import is_mapped, spilled, writable
 
 _AT_ONCE = 1 << 24  # values
@@ -210,6 +211,17 @@ def chosen_rows(matrix: sp.csr_array, rows: npt.NDArray[np.integer]) -> sp.csr_a
         places = np.arange(own[0], own[-1]) + np.repeat(begins[some] - own[:-1], np.diff(own))
         data[own[0] : own[-1]], indices[own[0] : own[-1]] = matrix.data[places], matrix.indices[places]
     return canonical_rows(data, indices, ends.astype(matrix.indptr.dtype), (len(rows), matrix.shape[1]))
+
+
+def column_counts(matrix: sp.csr_array) -> Int64:
+    """Return the number of entries in each column, such as the rows of each label.
+
+    Examples
+    --------
+    >>> column_counts(sp.csr_array([[1, 0, 1], [1, 0, 0]]))
+    array([2, 0, 1])
+    """
+    return np.bincount(matrix.indices, minlength=matrix.shape[1]).astype(np.int64, copy=False)
 
 
 def with_columns(matrix: sp.csr_array, n_columns: int) -> sp.csr_array:

@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from longtail.config import WithJobs
 from longtail.data.label_index import LabelIndex
-from longtail.data.sparse import as_indicator, as_rows, for_kernels, with_columns
+from longtail.data.sparse import as_indicator, as_rows, column_counts, for_kernels, with_columns
 from longtail.errors import InputError, ModelError
 from longtail.kernels.augmentation import Augmentation, with_copies
 from longtail.kernels.types import Flags, Float32, Float64, Floating, Int32, Int64
@@ -382,7 +382,7 @@ class Learner(Validated, NestedMixin, PredictionMixin, WithJobs, BaseEstimator):
 
     def _remember_labels(self, Y: sp.csr_array) -> None:
         self.n_rows_, self.n_labels_ = (int(size) for size in Y.shape)
-        self.label_counts_ = np.bincount(Y.indices, minlength=self.n_labels_).astype(np.int64)
+        self.label_counts_ = column_counts(Y)
 
     @staticmethod
     def _check_rows_and_labels(X: Any, y: Any) -> tuple[sp.csr_array, sp.csr_array]:
@@ -409,7 +409,7 @@ class Learner(Validated, NestedMixin, PredictionMixin, WithJobs, BaseEstimator):
 
     def _remember_new_labels(self, Y: sp.csr_array) -> None:
         """Add the counts of new labels, scaled to the number of training rows."""
-        counts = np.bincount(Y.indices, minlength=Y.shape[1])
+        counts = column_counts(Y)
         scaled = np.ceil(counts * (self.n_rows_ / Y.shape[0])).astype(np.int64)
         self.label_counts_ = np.concatenate([self.label_counts_, scaled])
         self.n_labels_ += int(Y.shape[1])

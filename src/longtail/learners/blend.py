@@ -13,7 +13,7 @@ from sklearn.base import clone
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
-from longtail.data.sparse import as_indicator, as_rows
+from longtail.data.sparse import as_indicator, as_rows, column_counts
 from longtail.errors import InputError, ParameterError
 from longtail.features.texts import as_texts
 from longtail.kernels.types import Float64, Int32, Int64
@@ -228,7 +228,7 @@ class Blend(Learner):
         return TopK(top.labels, scores)
 
     def _fit(self, X: Any, Y: sp.csr_array) -> None:
-        counts = np.bincount(Y.indices, minlength=Y.shape[1])
+        counts = column_counts(Y)
         chosen, held_out = split_rows(Y, counts, float(self.validation_fraction), int(self.random_state))
         trained = [clone(part)._fit_unchecked(_some(X, chosen), Y[chosen]) for part in self.learners]
         evaluated = held_out if len(held_out) else chosen

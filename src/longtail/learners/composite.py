@@ -11,10 +11,11 @@ from sklearn.base import clone
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
-from longtail.errors import InputError, ParameterError
+from longtail.errors import InputError, ModelError, ParameterError
 from longtail.kernels.types import Float64
 from longtail.learners.base import Learner
 from longtail.learners.norms import label_norms
+from longtail.learners.updates import UpdateBatch
 from longtail.validation import parameters_of
 
 
@@ -70,6 +71,15 @@ class MetaLearner(Learner):
         """Return a new unfitted copy of the wrapped learner."""
         made: Learner = self._default() if self.learner is None else clone(self.learner)
         return made
+
+    def _update(self, batch: UpdateBatch) -> None:
+        """Update the wrapped learner; all else stays unchanged."""
+        self.learner_ = self.learner_._updated(batch)
+
+    def _check_labels(self) -> None:
+        """Refuse a wrapped learner with other labels, on which kernels rely."""
+        if self.learner_.n_labels_ != self.n_labels_:
+            raise ModelError(f"The wrapped learner has other labels than {type(self).__name__}: train it again.")
 
     def _default_features(self) -> Any:
         return self._base()._default_features()

@@ -23,7 +23,6 @@ from longtail.learners.composite import GrowsLabels, MetaLearner
 from longtail.learners.cost import TrainingCost
 from longtail.learners.explanation import Explanation
 from longtail.learners.linear import OneVsRest
-from longtail.learners.updates import UpdateBatch
 from longtail.topk import TopK
 from longtail.validation import OneOf, check, parameters_of
 
@@ -164,10 +163,6 @@ class TextLearner(MetaLearner, GrowsLabels):
 
     def _fit(self, X: sp.csr_array, Y: sp.csr_array) -> None:
         self.learner_ = self._base()._fit_checked(X, Y)
-
-    def _update(self, batch: UpdateBatch) -> None:
-        """Update the learner; the features stay unchanged, and new words are ignored."""
-        self.learner_ = self.learner_._updated(batch)
 
     def _topk(self, X: sp.csr_array, k: int, allowed: Allowed) -> TopK:
         return self.learner_._topk(X, k, allowed)

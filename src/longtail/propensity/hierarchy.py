@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from longtail.config import own_jobs
 from longtail.data.concept_pairs import HIERARCHY, NO_PAIRS, numbered_pairs
 from longtail.data.hierarchy import Hierarchy
-from longtail.data.sparse import as_indicator, with_columns
+from longtail.data.sparse import as_indicator, column_counts, with_columns
 from longtail.errors import InputError
 from longtail.kernels.types import Int64, UInt8
 from longtail.propensity.kernels import count_implied
@@ -86,7 +86,7 @@ def estimate_from_hierarchy(
     up = upward(parents, truth.shape[1], label_names)
     n_labels = up.shape[0]
     truth = with_columns(truth, n_labels)
-    counts = np.bincount(truth.indices, minlength=n_labels)
+    counts = column_counts(truth)
     recorded = np.flatnonzero(counts).astype(np.int32)
     alone = sp.csr_array((np.ones(len(recorded)), recorded, np.arange(len(recorded) + 1)), (len(recorded), n_labels))
     with own_jobs(n_jobs):

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
-from longtail.data.sparse import as_indicator
+from longtail.data.sparse import as_indicator, column_counts
 from longtail.errors import InputError
 from longtail.propensity.models import check_counts
 from longtail.propensity.points import Average, PropensityPoints
@@ -61,13 +60,13 @@ def estimate_from_sample(
     if (label_counts is None) != (n_rows is None):
         raise InputError("label_counts and n_rows go together: give both, or neither for a sample of all rows.")
     rows = observed.shape[0] if n_rows is None else n_rows
-    counts = np.bincount(observed.indices, minlength=n_labels) if label_counts is None else label_counts
+    counts = column_counts(observed) if label_counts is None else label_counts
     checked = check_counts(counts, rows, n_labels)
     both = observed.multiply(complete).tocsr()
     return PropensityPoints.from_labels(
         checked,
-        hits=np.bincount(both.indices, minlength=n_labels),
-        support=np.bincount(complete.indices, minlength=n_labels),
+        hits=column_counts(both),
+        support=column_counts(complete),
         n_rows=rows,
         labels_per_bin=labels_per_bin,
         average=average,

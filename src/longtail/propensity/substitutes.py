@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from longtail.config import own_jobs
-from longtail.data.sparse import as_indicator
+from longtail.data.sparse import as_indicator, column_counts
 from longtail.errors import InputError
 from longtail.kernels.types import Int64, UInt8
 from longtail.propensity.kernels import count_substitutes
@@ -74,7 +74,7 @@ def estimate_from_substitutes(
     if not (possible > 0).any():
         raise InputError("No label has views of all items that it was bought along with: give more of also_viewed.")
     return PropensityPoints.from_labels(
-        np.bincount(truth.indices, minlength=n_labels),
+        column_counts(truth),
         hits=np.minimum(np.diff(bought.indptr), np.maximum(possible, 0)),
         support=np.maximum(possible, 0),
         n_rows=truth.shape[0] if n_rows is None else n_rows,

@@ -11,7 +11,6 @@ from typing import ClassVar
 import numpy as np
 import scipy.sparse as sp
 
-from longtail.errors import ModelError
 from longtail.kernels.types import Float64, Int32
 from longtail.learners import Explanation, Learner, TrainingCost
 from longtail.learners.base import Allowed
@@ -120,7 +119,7 @@ class CentroidReranker(MetaLearner, GrowsTrees):
 
     def _update(self, batch: UpdateBatch) -> None:
         """Update the wrapped learner and the centroids: exactly if all rows are given, else as a mean of means."""
-        self.learner_ = self.learner_._updated(batch)
+        super()._update(batch)
         X, Y = batch.all_rows
         found = self._centroids(self.learner_._points(X), Y)
         if batch.earlier is None:
@@ -144,8 +143,7 @@ class CentroidReranker(MetaLearner, GrowsTrees):
     def _rank(self, X: sp.csr_array, allowed: Allowed, top: TopK) -> None:
         points = self.learner_._points(X)
         centroids, scales = self.centroids_.arrays(points.shape[1], self.n_labels_), _scales(points)
-        if self.learner_.n_labels_ != self.n_labels_:
-            raise ModelError("The wrapped learner has other labels than the re-ranker: train it again.")
+        self._check_labels()
         found = self.learner_._topk(X, min(int(self.top_k), max(self.n_labels_, 1)), allowed)
         strengths = self.learner_._log_scores(found.scores)
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from longtail.data.sparse import as_indicator
+from longtail.data.sparse import as_indicator, column_counts
 from longtail.errors import InputError
 from longtail.kernels.types import Array, Float64, Int64
 from longtail.learners import Learner
@@ -135,7 +135,7 @@ class Diagnosis:
             raise InputError(f"Y has {n_labels} labels: give the training count and the norm of each of them.")
         if labels.max(initial=-1) >= n_labels:
             raise InputError(f"top has the label {labels.max()}, and Y has {n_labels} labels: use the same ids.")
-        n_true = np.bincount(truth.indices, minlength=n_labels).astype(np.int64)
+        n_true = column_counts(truth)
         n_predicted = np.bincount(labels[labels >= 0], minlength=n_labels).astype(np.int64)
         if norms is not None:
             norms = np.append(norms, np.full(n_labels - len(norms), np.nan))

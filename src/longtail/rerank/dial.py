@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from numbers import Real
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -15,13 +15,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from longtail.data import Dataset
 from longtail.data.splits import random_split
-from longtail.errors import InputError, ModelError, ParameterError
-from longtail.kernels.types import Int32
+from longtail.errors import InputError, ParameterError
+from longtail.kernels.types import Float64, Int32
 from longtail.learners import Explanation, Learner, OneVsRest, TrainingCost
 from longtail.learners.base import Allowed, Factors
 from longtail.learners.composite import GrowsLabels, MetaLearner, probability_threshold, unit_scores
 from longtail.learners.prediction import checked_k
-from longtail.learners.updates import UpdateBatch
 from longtail.metrics import Evaluator
 from longtail.propensity import Propensity
 from longtail.runtime.progress import progress_bar, show_progress
@@ -39,6 +38,13 @@ class DialPoint(NamedTuple):
     p_at_k: float
     psp_at_1: float
     psp_at_k: float
+
+    @classmethod
+    def of(cls, tail: float, top: TopK, Y: Any, inverse_propensity: Float64, k: int) -> Self:
+        """Evaluate a ranking."""
+        found = Evaluator(len(inverse_propensity), inverse_propensity=inverse_propensity, ks=(1, k)).update(top, Y)
+        scores = found.scores()
+        return cls(float(tail), *(scores[name] for name in ("P@1", f"P@{k}", "PSP@1", f"PSP@{k}")))
 
 
 def dial_curve(learner: Learner, X: Any, y: Any, *, tails: Sequence[float] = TAILS, k: int = 5) -> list[DialPoint]:
@@ -71,17 +77,13 @@ def dial_curve(learner: Learner, X: Any, y: Any, *, tails: Sequence[float] = TAI
     at = checked_k(k)
     check("tails", tails, SequenceOf(Real, "position"))
     inverse = learner._tail_factors(1.0).astype(np.float64)
-    curve = []
+    rankings = []
     with progress_bar("trying positions of the dial", len(tails), "positions") as advance:
-        rankings = []
         for tail in tails:
             with show_progress(False):
                 rankings.append(learner.predict_topk(X, at, tail=tail))
             advance(1)
-    for tail, top in zip(tails, rankings, strict=True):
-        found = Evaluator(len(inverse), inverse_propensity=inverse, ks=(1, at)).update(top, y).scores()
-        curve.append(DialPoint(float(tail), found["P@1"], found[f"P@{at}"], found["PSP@1"], found[f"PSP@{at}"]))
-    return curve
+    return [DialPoint.of(tail, top, y, inverse, at) for tail, top in zip(tails, rankings, strict=True)]
 
 
 def choose_tail(curve: Sequence[DialPoint], max_loss: float = 1.0) -> float:
@@ -188,10 +190,6 @@ class TailDial(MetaLearner, GrowsLabels):
         dial = (self.tail_, self.first_tail_) if hasattr(self, "tail_") else (self.tail, self.first_tail or 0)
         return dial == (0, 0) and self._base()._gives_probabilities
 
-    def _update(self, batch: UpdateBatch) -> None:
-        """Update the wrapped learner; the dial keeps its position."""
-        self.learner_ = self.learner_._updated(batch)
-
     def _check_parameters(self) -> None:
         if isinstance(self.learner, TailDial):
             raise ParameterError("learner", "TailDial", "has a dial of its own: set that one")
@@ -236,10 +234,6 @@ class TailDial(MetaLearner, GrowsLabels):
     def _weighted_topk(self, X: sp.csr_array, k: int, allowed: Allowed, factors: Factors) -> TopK:
         self._check_labels()
         return self.learner_._weighted_topk(X, k, allowed, factors)
-
-    def _check_labels(self) -> None:
-        if self.learner_.n_labels_ != self.n_labels_:
-            raise ModelError("The wrapped learner has other labels than the dial: train it again.")
 
     def _explain(self, X: sp.csr_array, labels: Int32) -> list[Explanation]:
         factors = self._tail_factors(self.tail_)

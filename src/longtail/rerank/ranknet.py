@@ -17,7 +17,6 @@ from longtail.learners.base import Allowed
 from longtail.learners.composite import MetaLearner, probability_threshold, unit_scores
 from longtail.learners.rows import digest_of
 from longtail.learners.updates import UpdateBatch
-from longtail.metrics import evaluate
 from longtail.propensity import Propensity
 from longtail.rerank.dial import TAILS, DialPoint, choose_tail
 from longtail.rerank.folds import OutOfFoldCandidates, out_of_fold, with_probabilities
@@ -187,7 +186,7 @@ class RankNet(MetaLearner):
 
     def _update(self, batch: UpdateBatch) -> None:
         """Update the wrapped learner; the blocks stay, and new labels get the gain of their propensity."""
-        self.learner_ = self.learner_._updated(batch)
+        super()._update(batch)
         new = batch.n_labels - self.n_labels_
         if not new:
             return
@@ -204,8 +203,7 @@ class RankNet(MetaLearner):
         for tail in TAILS:
             factors = (inverse**tail).astype(np.float32)
             top = found.top.ranked_by(found.top.scores * factors[found.top.labels], 5)
-            measured = evaluate(top, Y, inverse_propensity=inverse, ks=(1, 5))
-            curve.append(DialPoint(tail, *(measured[name] for name in ("P@1", "P@5", "PSP@1", "PSP@5"))))
+            curve.append(DialPoint.of(tail, top, Y, inverse, 5))
         return choose_tail(curve, self.max_loss)
 
     def _train(self, found: OutOfFoldCandidates, log_gains: Float32) -> None:
@@ -267,8 +265,7 @@ class RankNet(MetaLearner):
         wanted = (shapes[0], shapes[1], (n_blocks, width), shapes[1])
         if any(part.dtype != np.float32 or part.shape != shape for part, shape in zip(arrays, wanted, strict=True)):
             raise ModelError("The blocks of the model don't fit its labels: its files were changed; train it again.")
-        if self.learner_.n_labels_ != self.n_labels_:
-            raise ModelError("The wrapped learner has other labels than the re-ranker: train it again.")
+        self._check_labels()
         return arrays
 
     def _topk(self, X: sp.csr_array, k: int, allowed: Allowed) -> TopK:

@@ -118,7 +118,7 @@ class Stacked(MetaLearner):
 
     def _update(self, batch: UpdateBatch) -> None:
         """Update the wrapped learners; the logistic regression stays unchanged."""
-        self.learner_ = self.learner_._updated(batch)
+        super()._update(batch)
         self.second_ = None if self.second_ is None else self.second_._updated(batch)
 
     def _learn(self, X: sp.csr_array, Y: sp.csr_array) -> Float64:

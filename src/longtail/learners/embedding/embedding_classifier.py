@@ -11,6 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from longtail.config import thread_count
+from longtail.data.sparse import column_counts
 from longtail.kernels.arrays import unit_rows
 from longtail.kernels.augmentation import Augmentation, with_copies
 from longtail.learners.cost import TrainingCost
@@ -281,7 +282,7 @@ class EmbeddingClassifier(EmbeddingRanker):
     def _estimate(self, X: sp.csr_array, Y: sp.csr_array) -> TrainingCost:
         """Time a few steps of the training itself."""
         require_torch("Training an EmbeddingClassifier")
-        counts = np.bincount(Y.indices, minlength=Y.shape[1]).astype(np.int64)
+        counts = column_counts(Y)
         costs = get_weighting(self.weighting)._costs(counts, X.shape[0]).rescaled().positive
         model = TrainableEmbedding(self._scaled(X), Y, costs, self)
         with closing(model), one_torch_thread():

@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
-from longtail.data.sparse import canonical_rows, chosen_rows
+from longtail.data.sparse import canonical_rows, chosen_rows, column_counts
 from longtail.errors import InputError, Interrupted, ParameterError
 from longtail.kernels.augmentation import Augmentation
 from longtail.kernels.types import Flags, Float32, Float64, Int32
@@ -247,7 +247,7 @@ class InstanceForest(Learner):
             return InstanceTrees.assemble(block_file, count, self.n_features_in_, self.n_labels_, before)
 
     def _trainer(self, X: sp.csr_array, Y: sp.csr_array, augmentation: Augmentation | None = None) -> TreeTrainer:
-        counts = np.bincount(Y.indices, minlength=Y.shape[1])
+        counts = column_counts(Y)
         gains = get_weighting(self.weighting)._costs(counts, Y.shape[0]).positive
         if not X.data.all():  # an explicit zero would count as an occurrence of its feature
             X = chosen_rows(X, np.arange(X.shape[0])) if is_mapped(X.data) else X.copy()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import scipy.sparse as sp
 
+from longtail.data.sparse import column_counts
 from longtail.kernels.lanes import LANES
 from longtail.kernels.types import Float64, Int32, Int64
 from longtail.learners.label_trees.block_lanes import without_weights
@@ -46,7 +47,7 @@ def insert_labels(
     if train:
         n_labels = max(n_old, int(ids.max(initial=-1)) + 1)
         padded = sp.csr_array((Y.data, ids[Y.indices], Y.indptr), shape=(Y.shape[0], n_labels))
-        new = weighting._costs(np.bincount(Y.indices, minlength=Y.shape[1]), X.shape[0])
+        new = weighting._costs(column_counts(Y), X.shape[0])
         costs = Costs(np.ones(n_labels, np.float32), np.ones(n_labels, np.float32))
         costs.positive[ids], costs.negative[ids] = new.positive, new.negative
         trainer = NodeTrainer(settings, X, padded, scales, forest, weighting, old_weights.precision, costs)
@@ -107,7 +108,7 @@ def _places(forest: LabelForest, near: sp.csr_array, Y: sp.csr_array) -> tuple[I
     votes = sp.csr_array(Y.T @ near)
     trees = forest.trees
     nodes, labels = [], []
-    for label in np.flatnonzero(np.bincount(Y.indices, minlength=Y.shape[1])).tolist():
+    for label in np.flatnonzero(column_counts(Y)).tolist():
         row = slice(votes.indptr[label], votes.indptr[label + 1])
         for tree in range(forest.n_trees_):
             inside = trees[votes.indices[row]] == tree

@@ -12,6 +12,7 @@ import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
 from longtail.data.concept_pairs import HIERARCHY
+from longtail.data.sparse import column_counts
 from longtail.errors import ParameterError
 from longtail.kernels.augmentation import Augmentation
 from longtail.kernels.types import Flags, Float32, Float64, Int32
@@ -321,7 +322,7 @@ class LabelTree(Learner):
 
     def _partition(self, X: sp.csr_array, Y: sp.csr_array, scales: Float64) -> LabelForest:
         """Partition the labels that occur."""
-        present = np.flatnonzero(np.bincount(Y.indices, minlength=Y.shape[1])).astype(np.int32)
+        present = np.flatnonzero(column_counts(Y)).astype(np.int32)
         given = list(self.tree) if isinstance(self.tree, Iterator) else self.tree
 
         @cache

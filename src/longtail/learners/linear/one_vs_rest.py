@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import scipy.sparse as sp
 
+from longtail.data.sparse import column_counts
 from longtail.errors import ParameterError
 from longtail.kernels.augmentation import Augmentation
 from longtail.kernels.types import Flags, Float32, Float64, Int32, Int64
@@ -188,7 +189,7 @@ class OneVsRest(Learner):
         3
         """
         rows, labels = self._check_new_labels(X, y)
-        counts = np.bincount(labels.indices, minlength=labels.shape[1]).astype(np.int64)
+        counts = column_counts(labels)
         old = list(self.weights_.blocks())
         precision = self.weights_.precision
         trainer = self._trainer(rows, labels, counts, precision)
@@ -268,7 +269,7 @@ class OneVsRest(Learner):
         return affordable_threads(each, "a block of labels", fewer="features or rows")
 
     def _estimate(self, X: sp.csr_array, Y: sp.csr_array) -> TrainingCost:
-        counts = np.bincount(Y.indices, minlength=Y.shape[1]).astype(np.int64)
+        counts = column_counts(Y)
         return estimate_blocks(
             self._trainer(X, Y, counts), BlockTrainer.blocks_by_frequency(counts), self._affordable_threads(*X.shape)
         )

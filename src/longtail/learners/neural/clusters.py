@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
+from longtail.data.sparse import column_counts
 from longtail.kernels.types import Int32, Int64
 from longtail.learners.label_trees.partition import partition_labels
 from longtail.learners.label_trees.representation import represent_labels
@@ -41,7 +42,7 @@ def cluster_labels(rows: TokenRows, Y: sp.csr_array, size: int, seed: int) -> La
     lengths = np.sqrt(np.asarray(bags.multiply(bags).sum(axis=1)).ravel())
     scales = np.divide(1.0, lengths, out=np.zeros(len(lengths)), where=lengths > 0)
     points = represent_labels("centroids", bags, Y, scales, n_components=_N_COMPONENTS, random_state=seed)
-    known = np.flatnonzero(np.bincount(Y.indices, minlength=Y.shape[1]))
+    known = np.flatnonzero(column_counts(Y))
     tree = partition_labels(points, known, arity=2, leaf_size=size, random_state=seed)
     _, cluster = np.unique(tree.nodes, return_inverse=True)
     return clusters_of(tree.labels, cluster, Y.shape[1])
@@ -62,7 +63,7 @@ def clusters_of(labels: Int32, cluster: Int64, n_labels: int) -> LabelClusters:
 def _bags(rows: TokenRows) -> sp.csr_array:
     """Tf-idf of the tokens of each row."""
     bags = rows.bags()
-    holders = np.bincount(bags.indices, minlength=bags.shape[1])
+    holders = column_counts(bags)
     idf = np.log(bags.shape[0] / np.maximum(holders, 1))
     weighed = ((1 + np.log(bags.data)) * idf[bags.indices]).astype(np.float32)
     return sp.csr_array((weighed, bags.indices, bags.indptr), shape=bags.shape)

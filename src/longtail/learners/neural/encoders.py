@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from longtail.data.sparse import column_counts
 from longtail.errors import InputError, MissingExtraError, ParameterError
 from longtail.features.pretrained import check_length, encoder_like, load_encoder
 from longtail.features.tokenizer import FIRST_WORD, WORDS, Tokens
@@ -358,7 +359,7 @@ class WordBag(_WordEncoder):
         from longtail.learners.neural.modules.bag import WordBagEncoder
 
         bags = rows.bags()
-        has = np.bincount(bags.indices, minlength=bags.shape[1])
+        has = column_counts(bags)
         rarity = np.append(1 + np.log((1 + len(rows)) / (1 + has)), 0.0) if len(rows.known()) else np.zeros(1)
         words = self._first_table(rows)
         return WordBagEncoder(words, torch.from_numpy(rarity.astype(np.float32)), float(self.dropout))

@@ -12,6 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 
+from longtail.data.sparse import column_counts
 from longtail.kernels.types import Array, Float32, Int64
 from longtail.learners.neural.batches import TokenRows
 from longtail.learners.neural.clusters import LabelClusters, cluster_labels
@@ -339,7 +340,7 @@ class AdaptiveHead(Head):
 
     def levels(self, rows: TokenRows, Y: sp.csr_array, label_texts: Sequence[str] | None, seed: int) -> list[Level]:
         """Order the labels by frequency."""
-        counts = np.bincount(Y.indices, minlength=Y.shape[1])
+        counts = column_counts(Y)
         order = np.argsort(-counts, kind="stable").astype(np.int64)
         parts = max(min(int(self.n_clusters), Y.shape[1]), 1)
         ends = np.unique(np.round(np.arange(1, parts + 1) * Y.shape[1] / parts).astype(np.int64))

@@ -11,6 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from longtail.config import thread_count
+from longtail.data.sparse import column_counts
 from longtail.errors import InputError, ParameterError
 from longtail.kernels.augmentation import Augmentation, with_copies
 from longtail.kernels.types import Array
@@ -350,7 +351,7 @@ class NeuralClassifier(NeuralRanker):
         from longtail.learners.neural.training import TrainableNetwork
 
         model = TrainableNetwork(network, *train, self, group)
-        known = np.bincount(train.Y.indices, minlength=train.Y.shape[1]) > 0
+        known = column_counts(train.Y) > 0
 
         def evaluate_weights(weights: Weights) -> float:
             now = model.weights()
