@@ -9,7 +9,7 @@ from longtail import InstanceForest, LabelTree, Model, OneVsRest, Popularity, Ra
 from longtail.data import generate
 from longtail.errors import ModelError, ParameterError
 from longtail.metrics.ranking import are_true
-from longtail.rerank.folds import out_of_fold, split_folds, with_probabilities
+from longtail.rerank.folds import find_candidates, out_of_fold, split_folds
 from tests.learners.contract import MatrixContract, assert_same, small_data
 
 TREE = {"leaf_size": 4, "arity": 3, "precision": "float32"}
@@ -84,7 +84,7 @@ def test_out_of_fold_scores_come_from_learners_that_did_not_see_the_row(data):
     for held_out, others in folds:
         assert sorted([*held_out, *others]) == list(range(600))
         learner = OneVsRest().fit(train.X[others], train.Y[others])
-        expected = with_probabilities(learner, learner.predict_topk(train.X[held_out], 10))
+        expected = find_candidates(learner, train.X[held_out], 10)
         np.testing.assert_array_equal(found.top.labels[held_out], expected.labels)
         np.testing.assert_array_equal(found.top.scores[held_out], expected.scores)
     dense = train.Y.toarray()

@@ -39,6 +39,12 @@ def _is_row(item: object) -> bool:
     return not isinstance(item, str | bytes) and hasattr(item, "__len__")
 
 
+def tagged_as_texts(tags: Any) -> Any:
+    """Return the tags of an estimator, changed to say that its input is a list of texts."""
+    tags.input_tags.string, tags.input_tags.two_d_array, tags.input_tags.sparse = True, False, False
+    return tags
+
+
 class TextInput(Validated):
     """Mixin of transformers whose input is a list of texts."""
 
@@ -63,7 +69,4 @@ class TextInput(Validated):
         """Fit to texts; the parameters were checked."""
 
     def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()  # type: ignore[misc]
-        tags.input_tags.string = True
-        tags.input_tags.two_d_array = False
-        return tags
+        return tagged_as_texts(super().__sklearn_tags__())  # type: ignore[misc]

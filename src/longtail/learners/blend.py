@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from longtail.data.sparse import as_indicator, as_rows, column_counts
 from longtail.errors import InputError, ParameterError
-from longtail.features.texts import as_texts
+from longtail.features.texts import as_texts, tagged_as_texts
 from longtail.kernels.types import Float64, Int32, Int64
 from longtail.learners.base import Allowed, Learner
 from longtail.learners.cost import TrainingCost
@@ -282,11 +282,7 @@ class Blend(Learner):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        if self.learners and self._takes_texts():
-            tags.input_tags.string = True
-            tags.input_tags.two_d_array = False
-            tags.input_tags.sparse = False
-        return tags
+        return tagged_as_texts(tags) if self.learners and self._takes_texts() else tags
 
 
 def _without_names(learner: Learner) -> Learner:

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from longtail.data.sparse import as_indicator
 from longtail.errors import InputError, ParameterError
 from longtail.features.text_embedding import TfidfEmbedding
-from longtail.features.texts import as_texts
+from longtail.features.texts import as_texts, tagged_as_texts
 from longtail.features.tfidf.tfidf import Tfidf
 from longtail.features.tokenizer import Tokens
 from longtail.kernels.types import Floating, Int32
@@ -186,11 +186,7 @@ class TextLearner(MetaLearner, GrowsLabels):
         return super()._check_rows(self.features_.transform(as_texts(X, name="X")))
 
     def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.string = True
-        tags.input_tags.two_d_array = False
-        tags.input_tags.sparse = False
-        return tags
+        return tagged_as_texts(super().__sklearn_tags__())
 
 
 def get_features(name: str) -> Features:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from longtail.metrics.frequency import BIN_NAMES
+from longtail.plots.formats import training_rows
 from longtail.plots.placement import place_names
 from longtail.plots.style import COLOURS, INK, MARKERS, PAPER, figure, plot, shortened
 
@@ -50,7 +51,7 @@ def label_map(found: LabelMap) -> Figure:
 def point_titles(found: LabelMap) -> dict[str, str]:
     """Return name and training rows of each label by the gid of its point, for `style.svg`."""
     return {
-        _gid(point): f"{name} ({count:,} training {'row' if count == 1 else 'rows'})"
+        _gid(point): f"{name} ({training_rows((count, count))})"
         for point, (name, count) in enumerate(zip(found.names, found.counts.tolist(), strict=True))
     }
 

@@ -11,6 +11,7 @@ from sklearn.base import clone
 from longtail.data.sparse import chosen_rows
 from longtail.kernels.types import Int64, UInt8
 from longtail.learners import Learner
+from longtail.learners.base import Allowed
 from longtail.metrics.ranking import are_true
 from longtail.topk import TopK
 
@@ -24,8 +25,12 @@ class OutOfFoldCandidates(NamedTuple):
     truth: UInt8
 
 
-def with_probabilities(learner: Learner, top: TopK) -> TopK:
-    """Return scores on the scale of probabilities, 0 for padding; values above 1, such as mean gains, are clipped."""
+def find_candidates(learner: Learner, X: sp.csr_array, k: int, allowed: Allowed = None) -> TopK:
+    """Rank the k best labels, or all if there are fewer, with scores on the scale of probabilities and 0 for padding.
+
+    Values above 1, such as mean gains, are clipped.
+    """
+    top = learner._topk(X, min(k, max(learner.n_labels_, 1)), allowed)
     with np.errstate(invalid="ignore"):
         scores = np.exp(learner._log_scores(top.scores))
     return TopK(top.labels, np.where(top.labels >= 0, np.minimum(scores, 1), np.float32(0)).astype(np.float32))
@@ -45,7 +50,7 @@ def out_of_fold(
         fitted: Learner = clone(learner)._fit_checked(chosen_rows(X, others), Y[others])
         for first in range(0, len(held_out), _ROWS_AT_ONCE):
             part = held_out[first : first + _ROWS_AT_ONCE]
-            found = with_probabilities(fitted, fitted._topk(chosen_rows(X, part), k, None))
+            found = find_candidates(fitted, chosen_rows(X, part), k)
             top.labels[part], top.scores[part] = found.labels, found.scores
     return OutOfFoldCandidates(top, are_true(top.labels, Y))
 

@@ -19,7 +19,7 @@ from longtail.learners.rows import digest_of
 from longtail.learners.updates import UpdateBatch
 from longtail.propensity import Propensity
 from longtail.rerank.dial import TAILS, DialPoint, choose_tail
-from longtail.rerank.folds import OutOfFoldCandidates, out_of_fold, with_probabilities
+from longtail.rerank.folds import OutOfFoldCandidates, find_candidates, out_of_fold
 from longtail.rerank.ranknet_kernels import LINEAR, SIGMOID, TANH, PopulationLoss, ResidualBlocks, rescore, train_rows
 from longtail.runtime.checkpoint import Checkpoint, as_numbers, from_numbers
 from longtail.runtime.pool import in_chunks, run_blocks
@@ -272,8 +272,8 @@ class RankNet(MetaLearner):
         Validated._check_parameters(self)  # may be set on a fitted learner
         blocks, n = self._sound_arrays(), X.shape[0]
         top = TopK.empty(n, k)
-        seen = self._found(X, None)
-        found = seen if allowed is None else self._found(X, allowed)
+        seen = find_candidates(self.learner_, X, int(self.top_k))
+        found = seen if allowed is None else find_candidates(self.learner_, X, int(self.top_k), allowed)
 
         def rank(first: int, last: int) -> None:
             part = slice(first, last)
@@ -284,11 +284,6 @@ class RankNet(MetaLearner):
 
         in_chunks(rank, n, _ROWS_AT_ONCE, "re-ranking")
         return top
-
-    def _found(self, X: sp.csr_array, allowed: Allowed) -> TopK:
-        """Candidates of the learner, with scores from 0 to 1."""
-        k = min(int(self.top_k), max(self.n_labels_, 1))
-        return with_probabilities(self.learner_, self.learner_._topk(X, k, allowed))
 
     def _explain(self, X: sp.csr_array, labels: Int32) -> list[Explanation]:
         """Distribute the learner's part over the features; the effect of the other candidates is bias."""

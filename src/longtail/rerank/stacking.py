@@ -20,7 +20,7 @@ from longtail.learners.platt import fit_logistic
 from longtail.learners.prediction import checked_k
 from longtail.learners.updates import UpdateBatch
 from longtail.metrics.ranking import are_true
-from longtail.rerank.folds import split_folds, with_probabilities
+from longtail.rerank.folds import find_candidates, split_folds
 from longtail.rerank.stacking_kernels import FIRST_LOG_ODDS, LEAST, MOST, candidate_features, look_up, n_features
 from longtail.runtime.mmap import allocator
 from longtail.topk import TopK
@@ -166,14 +166,13 @@ class Stacked(MetaLearner):
         return np.sort(np.random.default_rng(self.random_state).choice(rows, most, replace=False))
 
     def _candidates(self, learner: Learner, X: sp.csr_array, allowed: Allowed) -> TopK:
-        k = min(checked_k(self.top_k, "top_k"), max(learner.n_labels_, 1))
-        return with_probabilities(learner, learner._topk(X, k, allowed))
+        return find_candidates(learner, X, checked_k(self.top_k, "top_k"), allowed)
 
     def _features(self, fitted: list[Learner], X: sp.csr_array, top: TopK) -> Float32:
         """Features of the candidates, of shape (rows, candidates, features)."""
         log_odds = [_log_odds(top.scores)]
         for other in fitted[1:]:
-            found = with_probabilities(other, other._topk(X, min(2 * top.k, max(other.n_labels_, 1)), None))
+            found = find_candidates(other, X, 2 * top.k)
             by_other = np.empty_like(log_odds[0])
             look_up(top.labels, found.labels, _log_odds(found.scores), by_other)
             log_odds.append(by_other)

@@ -275,7 +275,6 @@ def test_a_tree_of_ones_own():
         ("bias_centre", "low"),
         ("representation", "words"),
         ("representation", np.ones((3, 2))),
-        ("tree", [(0, 0)]),
     ],
 )
 def test_wrong_parameters_are_refused(name, value):

@@ -219,6 +219,8 @@ def find_rows(
     stop: Bytes,
 ) -> tuple[Ids, Offsets]:
     """Read rows of text and look up their terms in a table; return ids and offsets as in `Reading`."""
+    # One kernel with `read_rows` would be 20 lines shorter, but with bigrams transform takes a third more time (0.36 s
+    # instead of 0.27 s for 30,000 texts of 60 words) and fit an eighth.
     n_rows = len(row_offsets) - 1
     ids = np.empty(((len(text) + n_rows) // 3 + 1) * ngrams, np.int32)
     offsets = np.zeros(n_rows + 1, np.int64)

@@ -271,10 +271,8 @@ class LabelTree(Learner):
 
         Parameters
         ----------
-        X : matrix, shape (n, n_features_in_)
-            Rows annotated with the new labels.
-        y : matrix, shape (n, new labels)
-            New labels of these rows; their ids follow the known ones.
+        X, y
+            As for `OneVsRest.add_labels`.
 
         Returns
         -------
