@@ -242,7 +242,7 @@ def test_a_signal_stops_the_trials_and_keeps_what_ended(many_rows, tmp_path, sen
     assert last.startswith("The search was stopped before its time was over: the results of 1 trial are above.")
     assert last.endswith("model was not trained. A search can't be resumed; the commands above train the picks.")
     assert "balanced  longtail train popularity" in given
-    assert "1 trials were trained to the end" in given
+    assert "1 trial trained to the end" in given
     assert not (tmp_path / "model").exists()
 
 

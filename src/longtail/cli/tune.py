@@ -214,7 +214,7 @@ def _show(
     split = f"mean of {folds} folds" if folds > 1 else "on one split"
     title = f"{len(front)} of {len(found.points)} points on the Pareto front, {split}"
     output_table(title, ["recipe", "settings", "tail", *metrics, "train s", "pick"], rows, text_columns=2)
-    output(f"{found.trained} trials were trained to the end, {found.pruned} pruned, {found.failed} failed.")
+    output(f"{counted(found.trained, 'trial')} trained to the end, {found.pruned} pruned, {found.failed} failed.")
     for recipe, reason in found.reasons.items():
         note(f"{recipe}: {reason}")
     output("\n".join(f"{name:9} {point.command(train, name, more)}" for name, point in picks.items()))
