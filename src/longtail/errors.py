@@ -9,6 +9,18 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+__all__ = [  # the functions are for longtail's own packages
+    "DiskError",
+    "InputError",
+    "Interrupted",
+    "LongtailError",
+    "MissingExtraError",
+    "ModelError",
+    "NotNumbersError",
+    "ParameterError",
+    "UnknownNameError",
+]
+
 _MOST_SHOWN = 300  # characters of a value
 
 
