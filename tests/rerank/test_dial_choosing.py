@@ -61,7 +61,7 @@ class TestCurve:
 
     def test_other_labels_are_an_error(self):
         X, Y = more_data()
-        with pytest.raises(ParameterError, match="inverse_propensity"):
+        with pytest.raises(InputError, match="Y has 7 labels where 40 are expected"):
             dial_curve(Popularity().fit(X, Y), X, Y[:, :7])
 
 

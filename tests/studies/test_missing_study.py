@@ -149,7 +149,7 @@ def test_rows_that_nothing_can_be_judged_by_are_refused(tmp_path):
     (tmp_path / "other.jsonl").write_text('{"text": "some words", "labels": ["b"]}\n' * 20)
     (tmp_path / "none.jsonl").write_text('{"text": "some words", "labels": []}\n' * 20)
     (tmp_path / "features.txt").write_text("2 3 1\n0 0:1\n0 1:1\n")
-    reasons = {"other.jsonl": "No row has a label of the training", "none.jsonl": "labels of the training rows"}
+    reasons = {"other.jsonl": "No row has a label of the training", "none.jsonl": "its rows have no labels"}
     for test, message in reasons.items():
         done = run("study", "missing", tmp_path / "train.jsonl", "--test", tmp_path / test)
         assert done.exit_code == 2
