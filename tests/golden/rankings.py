@@ -14,7 +14,7 @@ import llvmlite.binding as llvm
 import numpy as np
 
 from longtail import Dataset, datasets, recipe
-from longtail.learners import NeuralClassifier, TextLearner
+from longtail.learners import EmbeddingClassifier, Learner, NeuralClassifier, TextLearner
 
 FILE = Path(__file__).with_name("rankings.npz")
 ROWS, NEW, K = 500, 12, 5
@@ -71,8 +71,13 @@ def learner_of(name: str):
 
 
 def trains_with_torch(name: str) -> bool:
-    """Return whether a network is trained for the recipe."""
-    return any(isinstance(part, NeuralClassifier) for part in learner_of(name).parts())
+    """Return whether embeddings or a network are trained for the recipe."""
+    return uses_torch(learner_of(name))
+
+
+def uses_torch(learner: Learner) -> bool:
+    """Return whether a learner or one nested in it has weights that torch trains."""
+    return any(isinstance(part, EmbeddingClassifier | NeuralClassifier) for _, part in learner.parts())
 
 
 def ranked(name: str):

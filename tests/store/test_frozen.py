@@ -48,8 +48,7 @@ def test_predicts_as_it_did(expected_file):
     top = model.predict_topk(expected["rows"], 4)
     np.testing.assert_array_equal(top.labels, expected["labels"])
     scores = np.where(top.labels < 0, 0, top.scores)
-    with_torch = any(isinstance(part, NeuralClassifier) for part in model.learner.parts())
-    if rankings.is_exact(PROCESSOR, with_torch=with_torch):
+    if rankings.is_exact(PROCESSOR, with_torch=rankings.uses_torch(model.learner)):
         np.testing.assert_array_equal(scores, expected["scores"])
     else:
         np.testing.assert_allclose(scores, expected["scores"], rtol=1e-4, atol=1e-5)
