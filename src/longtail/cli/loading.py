@@ -50,15 +50,16 @@ def labelled_rows(source: str, labels: LabelIndex, models: Mapping[str, Model] |
 
     Refuses features in place of texts, or the reverse, for any of the models.
     """
-    if labels.names is not None and not labels.is_unique:
-        return read(source, label_names=labels.names)
-    dataset = read(source)
+    is_ambiguous = labels.names is not None and not labels.is_unique
+    dataset = read(source, label_names=labels.names if is_ambiguous else None)
     for name, model in (models or {}).items():
         if (dataset.texts if model.takes_texts else dataset.X) is None:
             with errors_of(name):
                 model.rows(dataset)
     if dataset.n_rows and not dataset.Y.nnz:
         raise InputError("its rows have no labels: give rows whose labels are known.", path=source)
+    if is_ambiguous:  # several labels have one name: matched as the rows were read
+        return dataset
     with errors_of(source):
         Y = labels.align(dataset.Y, dataset.label_names)
     return replace(dataset, Y=Y, label_names=labels.extended(dataset.label_names).names)

@@ -36,7 +36,6 @@ Allowed = Flags | None
 """Which labels may be ranked; None for all."""
 Factors = Float32 | None
 """A factor per label for its score; None for none."""
-"""Constraint of a position of the tail dial."""
 CANDIDATES = 100
 """Labels per row that are ranked again by a learner that can't search with factors."""
 

@@ -51,7 +51,7 @@ _RENAMED: dict[str, dict[str, str | None]] = {
         "clip": "max_grad_norm",
         "checks": "evals_per_epoch",
         "keep_frozen": "cache_frozen",
-        "loss": "loss",
+        "loss": "loss",  # of which one value is renamed, in _CONVERTED
     },
     "RankNet": {
         **_RUN,

@@ -117,7 +117,7 @@ def tiny_texts():
 def test_every_learner_learns_a_tiny_batch_by_heart(head, encoder, tiny_texts):
     texts, Y = tiny_texts
     if HEADS[head].reads_states and not ENCODERS[encoder].has_states:
-        pytest.skip("attention needs places to look at")
+        pytest.skip("attention needs a state per token, and a bag of words has none")
     for loss in HEADS[head].losses[:3]:
         learner = NeuralClassifier(
             encoder=ENCODERS[encoder],
